@@ -1,0 +1,14 @@
+//! Replicated coverage: which inference worker's KV cache holds which prompt-prefix blocks.
+//!
+//! Pure values: no I/O, no clock, no randomness, no async, no logging. Everything here merges by a join, so replicas
+//! that saw the same updates, in whatever order and however often, are bit-identical.
+//!
+//! Not here: who tells whom and when (`covey-mesh`), and how a reader looks things up (`covey-gateway-plugin`).
+
+pub mod change;
+pub mod hash;
+pub mod id;
+pub mod keyspace;
+pub mod lane;
+pub mod limits;
+pub mod stamp;

@@ -1,0 +1,15 @@
+//! The coverage mesh: who tells whom, and when.
+//!
+//! [`node::Node`] is the protocol as a value: inputs in, outputs queued, time as an argument. It never blocks, spawns,
+//! logs, reads a clock or draws ambient randomness. `net` (feature `net`) drives it with tokio, quinn and chitchat;
+//! the simulator drives it with nothing.
+//!
+//! Not here: what coverage is (`covey-crdt`), how it is looked up (`covey-gateway-plugin`).
+
+pub mod input;
+#[cfg(feature = "net")]
+pub mod net;
+pub mod node;
+pub mod note;
+pub mod output;
+pub mod status;

@@ -1,0 +1,82 @@
+//! Everything a node may ask of the world.
+//!
+//! Not here: how it is done (`net`, or the simulator).
+
+use bytes::Bytes;
+use covey_crdt::change::Change;
+use covey_crdt::id::{LifeId, WorkerId};
+
+use crate::input::Load;
+use crate::note::Note;
+
+/// Which stream a frame belongs on. Frames of one class and peer stay in order; classes overtake each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Fresh ops and load registers: latency matters.
+    Push,
+    /// Vectors, pulls and their answers.
+    Control,
+    /// Whole-state pieces: bulk, lowest priority.
+    Repair,
+}
+
+impl Class {
+    /// Every class, in order of priority.
+    pub const ALL: [Self; 3] = [Self::Push, Self::Control, Self::Repair];
+
+    /// The word for it in metrics and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Control => "control",
+            Self::Repair => "repair",
+        }
+    }
+}
+
+/// Why a life must end. The host makes a new node under a fresh life; the replica is not carried over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rebirth {
+    /// The clock stepped back behind the stamps already seen (rule d, ruling R8).
+    ClockStepped,
+    /// The replica stayed dirty for 5 s (P6).
+    Stuck,
+    /// A peer knows more of this life's log than this node wrote, or other ops: the identity is used twice.
+    Forked,
+}
+
+/// One thing a node asks for.
+#[must_use = "a dropped output is a lost message"]
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Send one frame. It may be lost, doubled, delayed or overtaken; the protocol copes.
+    Send {
+        /// To whom.
+        to: LifeId,
+        /// On which stream.
+        class: Class,
+        /// The frame.
+        bytes: Bytes,
+    },
+    /// Close the connection: the peer broke the protocol or was refused. It may be dialled again later.
+    Close {
+        /// Whose.
+        peer: LifeId,
+    },
+    /// The replica changed; the read index applies it.
+    Changed(Change),
+    /// A gateway's load on a worker, as far as this node knows; zero when that gateway is not live.
+    Load {
+        /// Whose.
+        life: LifeId,
+        /// On what.
+        worker: WorkerId,
+        /// How much.
+        load: Load,
+    },
+    /// Something worth counting or logging.
+    Note(Note),
+    /// This life is over.
+    Reborn(Rebirth),
+}
