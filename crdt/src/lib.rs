@@ -7,6 +7,7 @@
 
 pub mod chain;
 pub mod change;
+pub mod codec;
 pub mod digest;
 pub mod hash;
 pub mod id;
@@ -17,6 +18,7 @@ pub mod limits;
 pub mod op;
 pub mod placed;
 pub mod replica;
+pub mod slice;
 pub mod stamp;
 pub mod stored;
 pub mod worker;

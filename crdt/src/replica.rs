@@ -231,6 +231,11 @@ impl Replica {
         Some(place)
     }
 
+    /// Keeps the chain that ends at a stored place.
+    pub(crate) fn keep(&mut self, place: Place) {
+        self.chains.retain(place.run);
+    }
+
     /// Gives a kept chain back.
     pub fn release(&mut self, place: Place) {
         self.chains.release(place.run, &mut self.changes);
@@ -335,6 +340,9 @@ impl Replica {
     }
 }
 
+/// Stamp and depth of blocks, by path.
+pub type Blocks = BTreeMap<PathId, (Stamp, u32)>;
+
 /// A replica's whole content, block by block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expanded {
@@ -343,7 +351,7 @@ pub struct Expanded {
     /// Every life.
     pub lives: BTreeMap<LifeId, LifeRecord>,
     /// Floor, and stamp and depth of every covered block by path, of every holder that has either.
-    pub coverage: BTreeMap<HolderKey, (Floor, BTreeMap<PathId, (Stamp, u32)>)>,
+    pub coverage: BTreeMap<HolderKey, (Floor, Blocks)>,
 }
 
 fn swap_holder(root: &mut Digest, worker: &WorkerId, key: &(Arc<Keyspace>, LaneId), before: Digest, after: Digest) {
