@@ -151,7 +151,7 @@ fn batches_rebuild_the_coverage(history: &generate::History, schedule: &Schedule
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(1_500))]
     #[test]
     fn changes_rebuild_the_coverage_of_tight_caches_and_nothing_is_left_behind(
         history in generate::history(TIGHT), schedule in schedule(), batches in prop::collection::vec(any::<bool>(), 16),

@@ -172,18 +172,22 @@ fn ties_of_milliseconds_and_counter_are_settled_by_the_life() {
     assert_eq!(floor.stamp.life, life(0), "the smallest life is the least recent");
 }
 
-/// Chains over several runs of the store: the staircase must hold across run boundaries.
-#[test]
-fn chains_longer_than_a_run_are_cut_extended_and_touched_again() {
+/// Touches of chains over several runs of the store that part inside a run, and a capacity that cuts the longest.
+pub(crate) fn several_long_chains() -> Vec<Entry> {
     let long: Vec<u64> = (0..9_000).collect();
     let branch: Vec<u64> = (0..5_000).chain(100_000..100_500).collect();
-    let all = [
+    vec![
         touch(&long, stamp(10, 0, 0)),
         touch(&branch, stamp(20, 0, 1)),
         touch(&long[..4_096], stamp(30, 0, 0)),
         capacity_of(1, 6_000, stamp(31, 0, 0)),
-    ];
-    let depths = agree(&all);
+    ]
+}
+
+/// The staircase must hold across run boundaries.
+#[test]
+fn chains_longer_than_a_run_are_cut_extended_and_touched_again() {
+    let depths = agree(&several_long_chains());
     assert_eq!(depths.len(), 6_000);
     assert_eq!(depths.last(), Some(&5_500));
 }

@@ -44,7 +44,7 @@ fn any_order_gives_the_same_bits(history: &History, one: &Schedule, other: &Sche
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(1_500))]
     #[test]
     fn any_order_gives_the_same_bits_in_tight_caches(
         history in generate::history(TIGHT), one in schedule(), other in schedule(),
@@ -68,7 +68,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
     fn any_order_gives_the_same_bits_with_long_chains(
         history in generate::history(LONG), one in schedule(), other in schedule(),

@@ -9,3 +9,4 @@ mod hazards;
 mod laws;
 mod reference;
 mod run;
+mod slices;
