@@ -4,6 +4,7 @@
 //! file's inner workings (they stand beside the code), and protocols over several replicas (`covey-sim`).
 
 mod changes;
+mod codec;
 mod generate;
 mod hazards;
 mod laws;

@@ -4,7 +4,7 @@
 //! answer is a maximum, a minimum or a sort over the *set* of ops, so it says what any order must give.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use covey_crdt::change::HolderKey;
@@ -12,7 +12,7 @@ use covey_crdt::hash::{BlockHash, PathId};
 use covey_crdt::id::{Incarnation, LifeId, WorkerId};
 use covey_crdt::keyspace::{Keyspace, Unit};
 use covey_crdt::lane::LaneId;
-use covey_crdt::op::Op;
+use covey_crdt::op::{FloorRaise, Op, Touch, WorkerUpdate};
 use covey_crdt::replica::{Expanded, LifeRecord};
 use covey_crdt::stamp::{Floor, Stamp};
 use covey_crdt::worker::WorkerRecord;
@@ -60,12 +60,8 @@ fn records(ops: &[Entry]) -> BTreeMap<WorkerId, WorkerRecord> {
         *known = known.clone().max(incarnation.clone());
     }
     let record = |worker: &WorkerId, incarnation: Incarnation| {
-        let updates = || {
-            ops.iter().filter_map(|entry| match &entry.op {
-                Op::Worker(update) if update.worker == *worker && update.incarnation == incarnation => Some(update),
-                _ => None,
-            })
-        };
+        let all: Vec<_> = ops.iter().filter_map(|entry| update(&entry.op)).collect();
+        let updates = || all.iter().filter(|update| update.worker == *worker && update.incarnation == incarnation);
         let capacity_tokens = updates().filter_map(|update| update.capacity_tokens).min();
         let meta = updates().filter_map(|update| update.meta.clone()).max_by_key(|meta| meta.stamp);
         WorkerRecord { incarnation, capacity_tokens, meta }
@@ -73,29 +69,31 @@ fn records(ops: &[Entry]) -> BTreeMap<WorkerId, WorkerRecord> {
     latest.into_iter().map(|(worker, incarnation)| (worker.clone(), record(&worker, incarnation))).collect()
 }
 
-fn lives(ops: &[Entry]) -> BTreeMap<LifeId, LifeRecord> {
-    let left = |life: LifeId| ops.iter().any(|entry| entry.life == life && entry.op == Op::Left);
-    ops.iter()
-        .filter_map(|entry| match &entry.op {
-            Op::Joined { name } => Some((entry.life, LifeRecord { name: name.clone(), left: left(entry.life) })),
-            _ => None,
-        })
-        .collect()
+const fn update(op: &Op) -> Option<&WorkerUpdate> {
+    if let Op::Worker(update) = op { Some(update) } else { None }
 }
 
-/// Every holder that an op of its worker's latest incarnation names.
-fn holders(ops: &[Entry], records: &BTreeMap<WorkerId, WorkerRecord>) -> Vec<(WorkerId, Arc<Keyspace>)> {
-    let mut all: Vec<_> = ops
-        .iter()
-        .filter_map(|entry| match &entry.op {
-            Op::Touch(touch) => Some((touch.worker.clone(), Arc::clone(&touch.keyspace))),
-            Op::Floor(raise) => Some((raise.worker.clone(), Arc::clone(&raise.keyspace))),
-            _ => None,
-        })
-        .filter(|(worker, _)| !records[worker].incarnation.is_removed())
-        .collect();
-    all.sort();
-    all.dedup();
+fn lives(ops: &[Entry]) -> BTreeMap<LifeId, LifeRecord> {
+    let left = |life: LifeId| ops.iter().any(|entry| entry.life == life && entry.op == Op::Left);
+    let mut all = BTreeMap::new();
+    for entry in ops {
+        if let Op::Joined { name } = &entry.op {
+            all.insert(entry.life, LifeRecord { name: name.clone(), left: left(entry.life) });
+        }
+    }
+    all
+}
+
+/// Every holder that an op names, of whatever incarnation, unless its worker is removed.
+fn holders(ops: &[Entry], records: &BTreeMap<WorkerId, WorkerRecord>) -> BTreeSet<(WorkerId, Arc<Keyspace>)> {
+    let mut all = BTreeSet::new();
+    for entry in ops {
+        if let Op::Touch(Touch { worker, keyspace, .. }) | Op::Floor(FloorRaise { worker, keyspace, .. }) = &entry.op
+            && !records[worker].incarnation.is_removed()
+        {
+            all.insert((worker.clone(), Arc::clone(keyspace)));
+        }
+    }
     all
 }
 
@@ -112,28 +110,24 @@ fn holder(
 ) -> (Floor, BTreeMap<PathId, (Stamp, u32)>) {
     let mut floor: Recency = (Stamp::ZERO, Reverse(u32::MAX));
     let mut touched: BTreeMap<PathId, (Stamp, u32)> = BTreeMap::new();
+    let here = |on: &WorkerId, at: &Arc<Keyspace>, under: &Incarnation| {
+        on == worker && at == keyspace && *under == record.incarnation
+    };
     for entry in ops {
-        match &entry.op {
-            Op::Touch(touch)
-                if touch.worker == *worker
-                    && touch.keyspace == *keyspace
-                    && touch.incarnation == record.incarnation =>
-            {
-                let mut path = PathId::ROOT;
-                for (depth, hash) in (1..).zip(entry.chain.iter()) {
-                    path = path.child(*hash);
-                    let block = touched.entry(path).or_insert((touch.stamp, depth));
-                    block.0 = block.0.max(touch.stamp);
-                }
+        if let Op::Touch(touch) = &entry.op
+            && here(&touch.worker, &touch.keyspace, &touch.incarnation)
+        {
+            let mut path = PathId::ROOT;
+            for (depth, hash) in (1..).zip(entry.chain.iter()) {
+                path = path.child(*hash);
+                let block = touched.entry(path).or_insert((touch.stamp, depth));
+                block.0 = block.0.max(touch.stamp);
             }
-            Op::Floor(raise)
-                if raise.worker == *worker
-                    && raise.keyspace == *keyspace
-                    && raise.incarnation == record.incarnation =>
-            {
-                floor = floor.max((raise.floor.stamp, Reverse(raise.floor.depth)));
-            }
-            _ => {}
+        }
+        if let Op::Floor(raise) = &entry.op
+            && here(&raise.worker, &raise.keyspace, &raise.incarnation)
+        {
+            floor = floor.max((raise.floor.stamp, Reverse(raise.floor.depth)));
         }
     }
     let mut blocks: Vec<(Recency, PathId)> =

@@ -272,8 +272,12 @@ fn two_replicas_that_store_chains_differently_walk_alike() {
     let all: Vec<Entry> = crate::hazards::several_long_chains();
     let mut one = crate::run::Subject::new(&all);
     let mut other = crate::run::Subject::new(&all);
-    all.iter().for_each(|entry| drop(one.deliver(entry, Way::Whole)));
-    all.iter().rev().for_each(|entry| drop(other.deliver(entry, Way::Pieces)));
+    for entry in &all {
+        let _ = one.deliver(entry, Way::Whole);
+    }
+    for entry in all.iter().rev() {
+        let _ = other.deliver(entry, Way::Pieces);
+    }
     let whole = |replica: &Replica| replica.piece(&Cursor::Start, usize::MAX, &|_| false).slice;
     assert_eq!(whole(&one.replica), whole(&other.replica));
     assert_eq!(one.replica.digest(), other.replica.digest());
