@@ -77,7 +77,7 @@ impl Replica {
         })
     }
 
-    /// Raises a chain of a worker to `stamp`.
+    /// Raises a chain of a worker to `stamp`. The chain need not be kept by the caller.
     pub fn place(
         &mut self,
         worker: &WorkerId,
@@ -86,7 +86,12 @@ impl Replica {
         place: Place,
         stamp: Stamp,
     ) -> Merged {
-        self.with_placed(worker, keyspace, incarnation, |placed, ground| placed.touch(ground, place, stamp))
+        // A higher incarnation empties the worker first, and that may have been the last holder of the chain.
+        self.keep(place);
+        let merged =
+            self.with_placed(worker, keyspace, incarnation, |placed, ground| placed.touch(ground, place, stamp));
+        self.release(place);
+        merged
     }
 
     /// Raises a holder's floor.
