@@ -60,6 +60,8 @@ impl Replica {
         Ok(match op {
             Op::Joined { name } => self.merge_life(life, &LifeRecord { name: name.clone(), left: false }),
             Op::Left => self.leave(life),
+            // What an older incarnation says changes nothing (R1), so its chain is not needed.
+            Op::Touch(touch) if self.is_over(&touch.worker, &touch.incarnation) => Merged::Unchanged,
             Op::Touch(touch) => {
                 let place = self.chains.resolve(touch.tip).ok_or(ApplyError::Unresolved(touch.tip))?;
                 self.place(&touch.worker, &touch.keyspace, &touch.incarnation, place, touch.stamp)
@@ -75,6 +77,10 @@ impl Replica {
             }
             Op::Stored(batch) => self.adopt(&batch.worker, &batch.key.incarnation),
         })
+    }
+
+    fn is_over(&self, worker: &WorkerId, incarnation: &Incarnation) -> bool {
+        self.record(worker).is_some_and(|record| record.incarnation > *incarnation)
     }
 
     /// Raises a chain of a worker to `stamp`. The chain need not be kept by the caller.

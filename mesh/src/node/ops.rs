@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use covey_crdt::chain::ChainPiece;
+use covey_crdt::chain::{ChainPiece, Tip};
 use covey_crdt::change::Place;
 use covey_crdt::codec::{decode_chains, decode_ops, encode_chains, encode_ops};
 use covey_crdt::id::LifeId;
@@ -27,27 +27,31 @@ impl Node {
         let life = self.life;
         let head = self.vector.head(life);
         let (hash, bytes) = step(head.hash, &op);
+        let place = self.chain_of(&op);
         let applied = self.replica.apply(life, &op);
         assert!(applied.is_ok(), "an own op names a chain that is stored");
-        self.advance(life, head, hash, bytes, Arc::new(op));
+        self.advance(life, head, hash, Retained { op: Arc::new(op), before: head.hash, place, bytes, at: self.now });
         if self.push_at.is_none() {
             self.push_at = Some(self.now.plus_ms(PUSH_DELAY_MS));
         }
     }
 
-    /// Counts an applied op and retains it.
-    fn advance(&mut self, life: LifeId, head: Head, hash: u64, bytes: usize, op: Arc<Op>) {
-        let place = match &*op {
+    /// Keeps the chain an op names, if it names one that is stored.
+    fn chain_of(&mut self, op: &Op) -> Option<Place> {
+        match op {
             Op::Touch(touch) => self.replica.retain(touch.tip),
             Op::Joined { .. } | Op::Left | Op::Floor(_) | Op::Worker(_) | Op::Stored(_) => None,
-        };
-        if let Op::Stored(batch) = &*op {
+        }
+    }
+
+    /// Counts an applied op and retains it.
+    fn advance(&mut self, life: LifeId, head: Head, hash: u64, retained: Retained) {
+        if let Op::Stored(batch) = &*retained.op {
             self.vector.advance_feed(&batch.worker, &batch.key);
         }
         self.vector.advance(life, Head { seq: head.seq + 1, hash });
         self.ops_applied += 1;
-        self.log_bytes += bytes;
-        let retained = Retained { op, before: head.hash, place, bytes, at: self.now };
+        self.log_bytes += retained.bytes;
         self.logs.entry(life).or_default().retain(head.seq + 1, retained);
     }
 
@@ -253,28 +257,30 @@ impl Node {
                 self.log_mut(life).ahead = true;
                 return;
             }
-            match self.replica.apply(life, &held.op) {
-                Ok(_) => {}
-                Err(ApplyError::Unresolved(tip)) => {
-                    let now = self.now;
-                    let log = self.log_mut(life);
-                    if log.unresolved.is_none() {
-                        log.unresolved = Some(now);
-                        self.want(life, tip, sender);
-                    }
-                    return;
-                }
+            // Kept before it is applied: an op that changes nothing here may still have to be handed on with its chain.
+            let place = self.chain_of(&held.op);
+            if let Err(ApplyError::Unresolved(tip)) = self.replica.apply(life, &held.op) {
+                return self.unresolved(life, tip, sender);
             }
             let _ = self.log_mut(life).unhold(head.seq + 1);
             if let Some(stamp) = held.op.stamp() {
                 self.hlc = self.hlc.max(stamp.hlc);
                 self.note(Note::Applied { delay_ms: self.wall.0.saturating_sub(stamp.hlc.ms()) });
             }
-            self.advance(life, head, hash, bytes, held.op);
+            self.advance(life, head, hash, Retained { op: held.op, before: head.hash, place, bytes, at: self.now });
             if self.targets.contains_key(&life) {
                 self.target_progress = self.now;
                 self.meet_targets();
             }
+        }
+    }
+
+    fn unresolved(&mut self, life: LifeId, tip: Tip, sender: Option<LifeId>) {
+        let now = self.now;
+        let log = self.log_mut(life);
+        if log.unresolved.is_none() {
+            log.unresolved = Some(now);
+            self.want(life, tip, sender);
         }
     }
 
