@@ -9,6 +9,8 @@ mod context;
 mod dial;
 mod driver;
 mod framing;
+#[cfg(test)]
+mod hostile;
 mod identity;
 mod link;
 mod links;

@@ -7,3 +7,4 @@ mod peers;
 mod secrets;
 mod strangers;
 mod support;
+mod zz_measure;
