@@ -9,6 +9,7 @@ mod context;
 mod dial;
 mod driver;
 mod framing;
+mod host;
 #[cfg(test)]
 mod hostile;
 mod identity;

@@ -2,9 +2,9 @@
 #![cfg(feature = "net")]
 
 mod converge;
+mod crash;
 mod lives;
 mod peers;
 mod secrets;
 mod strangers;
 mod support;
-mod zz_measure;
