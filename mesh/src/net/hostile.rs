@@ -5,6 +5,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use covey_crdt::change::Change;
@@ -31,19 +32,29 @@ const KEY: HashKeyId = HashKeyId(77);
 const LIFE: LifeId = LifeId(0xbad);
 const BOUND: Duration = Duration::from_secs(10);
 
-struct NoHost;
+#[derive(Default)]
+struct NoHost {
+    panic: Arc<AtomicBool>,
+}
 
 impl Host for NoHost {
     fn changed(&mut self, _: Change) {}
     fn load(&mut self, _: LifeId, _: &WorkerId, _: Load) {}
     fn note(&mut self, _: &Note) {}
     fn publish(&mut self) -> Option<Duration> {
+        assert!(!self.panic.swap(false, Ordering::SeqCst), "the host panics because a test wants it to");
         None
     }
     fn sample_load(&mut self, _: &mut Vec<(WorkerId, Load)>) {}
 }
 
 fn victim() -> Mesh {
+    victim_that_panics(&Arc::default())
+}
+
+/// A victim whose mesh thread panics when the flag is set.
+fn victim_that_panics(panic: &Arc<AtomicBool>) -> Mesh {
+    let panic = Arc::clone(panic);
     let node = NodeConfig {
         name: GatewayName::new("victim").expect("a name"),
         cluster: "test".into(),
@@ -54,7 +65,8 @@ fn victim() -> Mesh {
     };
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let net = NetConfig { listen, advertise: None, seeds: Vec::new(), secret: Arc::from(SECRET) };
-    start(MeshConfig::new(node, Some(net), Arc::new(|_| Box::new(NoHost)))).expect("starts")
+    let make_host = move |_| Box::new(NoHost { panic: Arc::clone(&panic) }) as Box<dyn Host>;
+    start(MeshConfig::new(node, Some(net), Arc::new(make_host))).expect("starts")
 }
 
 fn run(test: impl Future<Output = ()>) {
@@ -205,6 +217,20 @@ fn two_links_of_one_member_become_the_newer_one() {
         assert_eq!(failure(&error), LinkFailure::Duplicate, "{error}");
         assert!(second.close_reason().is_none());
         assert_eq!(victim.metrics().links.len(), 1);
+    });
+}
+
+#[test]
+fn a_life_that_ended_without_a_word_is_reset_by_the_next() {
+    run(async {
+        let panic = Arc::new(AtomicBool::new(false));
+        let victim = victim_that_panics(&panic);
+        let mut bad = linked(&victim).await;
+        panic.store(true, Ordering::SeqCst);
+        reached(&victim, |metrics| metrics.restarts_panicked == 1 && metrics.links.is_empty()).await;
+        // Any packet for the old life is answered.
+        let _ = bad.control.write_all(&[0; 4]).await;
+        assert_eq!(bad.connection.closed().await, ConnectionError::Reset);
     });
 }
 

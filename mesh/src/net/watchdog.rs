@@ -86,7 +86,10 @@ impl Watchdog {
                 }
             }
             if running.is_none() && self.shared.ending() != Ending::No {
-                self.shared.set_ended();
+                // Whoever waits may want the port next.
+                let shared = Arc::clone(&self.shared);
+                drop(self);
+                shared.set_ended();
                 return;
             }
             if running.is_none() && now >= begin_at && stuck.len() < STUCK_MAX {
