@@ -1,1 +1,8 @@
-//! Placeholder while the room is being furnished.
+//! The adversary and the yardstick: what Covey is tried against, and measured with.
+//!
+//! [`engine`] is an inference engine's prefix cache and timing as a value, in virtual time; [`worker`] serves the same
+//! model over HTTP. [`workload`] writes agentic sessions, and [`demo`] plays them against real processes.
+//!
+//! Not here: anything a gateway needs to run. Nothing depends on this crate.
+
+pub mod engine;
