@@ -1,0 +1,5 @@
+//! Integration tests of the simulator's processes: the worker over HTTP, and the demo.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod worker;
