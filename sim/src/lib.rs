@@ -6,6 +6,7 @@
 //! Not here: anything a gateway needs to run. Nothing depends on this crate.
 
 pub mod client;
+pub mod demo;
 pub mod engine;
 pub mod worker;
 pub mod workload;

@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use covey_sim::demo::{self, DemoArgs};
 use covey_sim::worker::{self, WorkerArgs};
 
 /// Tries Covey out: an engine model, workloads, and a demo with real processes
@@ -17,6 +18,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Compare gateways with and without the mesh, with real processes on this machine
+    Demo(Box<DemoArgs>),
     /// Serve the engine model over HTTP, like a vLLM worker
     Worker(WorkerArgs),
 }
@@ -26,6 +29,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
     let ended = runtime.block_on(async {
         match command {
+            Command::Demo(args) => demo::run(&args).await,
             Command::Worker(args) => worker::run(&args).await.map(|()| ExitCode::SUCCESS),
         }
     });

@@ -31,7 +31,7 @@ pub struct Chat<'a> {
 }
 
 /// What came back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// From sending to the first piece of the answer.
     pub ttft: Duration,
@@ -46,7 +46,7 @@ pub struct Reply {
     /// Tokens that the gateway expected to be cached.
     pub predicted_tokens: Option<u64>,
     /// CPU time of the gateway's lookup.
-    pub lookup_us: Option<u64>,
+    pub lookup_us: Option<f64>,
 }
 
 /// Why a request has no reply.

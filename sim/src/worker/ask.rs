@@ -90,10 +90,8 @@ impl Ask {
     /// Reads a body of `/v1/completions`.
     pub(super) fn text(body: &[u8]) -> Result<Self, ApiError> {
         let body: TextBody = parse(body)?;
-        let prompt = match &body.prompt {
-            Value::Array(prompts) if prompts.len() == 1 => prompts[0].as_str(),
-            other => other.as_str(),
-        };
+        let only = body.prompt.as_array().filter(|prompts| prompts.len() == 1).map(|prompts| &prompts[0]);
+        let prompt = only.unwrap_or(&body.prompt).as_str();
         let prompt = prompt.ok_or_else(|| {
             ApiError::bad("prompt", "prompt must be one string: this model takes neither batches nor token ids")
         })?;

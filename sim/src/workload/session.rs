@@ -12,11 +12,11 @@ use super::dice::Dice;
 use crate::engine::TOKEN_BYTES;
 
 /// Turns of the shortest session.
-const TURNS_MIN: usize = 3;
+const TURNS_MIN: usize = 4;
 /// Turns of the longest: without a bound one session could outlast all others together.
-const TURNS_MAX: usize = 16;
+const TURNS_MAX: usize = 14;
 /// Mean of the geometric part, such that the mean after cutting at [`TURNS_MAX`] is about 8.
-const TURNS_MORE_MEAN: f64 = 5.6;
+const TURNS_MORE_MEAN: f64 = 4.6;
 /// Tokens of a first message, beside the shared system prompt.
 const FIRST_TOKENS: (usize, usize) = (6_700, 8_300);
 /// Tokens of a tool's result.
