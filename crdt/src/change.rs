@@ -10,7 +10,7 @@ use crate::id::{Incarnation, WorkerId};
 use crate::keyspace::Keyspace;
 use crate::lane::LaneId;
 
-/// A run of chained block hashes in one replica's chain store. Never reused within a replica's life.
+/// A run of chained block hashes in one replica's chain store; the number is reused after [`Change::RunFreed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(pub u32);
 

@@ -39,7 +39,16 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
+/// The text, shared if it is a good name: decoding a table of names copies none of them.
+fn shared(text: &Arc<str>) -> Result<Arc<str>, NameError> {
+    check(text).map(|()| Arc::clone(text))
+}
+
 fn checked(text: &str) -> Result<Arc<str>, NameError> {
+    check(text).map(|()| Arc::from(text))
+}
+
+fn check(text: &str) -> Result<(), NameError> {
     if text.is_empty() {
         return Err(NameError::Empty);
     }
@@ -49,7 +58,7 @@ fn checked(text: &str) -> Result<Arc<str>, NameError> {
     if let Some((at, _)) = text.char_indices().find(|(_, c)| c.is_control() || c.is_whitespace()) {
         return Err(NameError::Unprintable { at });
     }
-    Ok(Arc::from(text))
+    Ok(())
 }
 
 macro_rules! name {
@@ -65,6 +74,14 @@ macro_rules! name {
             /// [`NameError`] when the text is empty, too long or unprintable.
             pub fn new(text: &str) -> Result<Self, NameError> {
                 checked(text).map(Self)
+            }
+
+            /// A checked name that shares the text.
+            ///
+            /// # Errors
+            /// As for [`Self::new`].
+            pub fn shared(text: &Arc<str>) -> Result<Self, NameError> {
+                shared(text).map(Self)
             }
 
             /// The text itself.
@@ -129,6 +146,14 @@ impl WorkerId {
         Ok(Self { name: checked(name)?, rank })
     }
 
+    /// As [`Self::new`], sharing the text.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub fn shared(name: &Arc<str>, rank: u16) -> Result<Self, NameError> {
+        Ok(Self { name: shared(name)?, rank })
+    }
+
     /// The id or canonical URL, without the rank.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -173,6 +198,14 @@ impl Token {
     /// [`NameError`] when the text is empty, too long or unprintable.
     pub fn new(text: &str) -> Result<Self, NameError> {
         checked(text).map(Self)
+    }
+
+    /// As [`Self::new`], sharing the text.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub fn shared(text: &Arc<str>) -> Result<Self, NameError> {
+        shared(text).map(Self)
     }
 
     /// The text; empty for a removed worker.

@@ -5,10 +5,20 @@
 //!
 //! Not here: who tells whom and when (`covey-mesh`), and how a reader looks things up (`covey-gateway-plugin`).
 
+pub mod chain;
 pub mod change;
+pub mod codec;
+pub mod digest;
 pub mod hash;
 pub mod id;
 pub mod keyspace;
 pub mod lane;
+pub mod lattice;
 pub mod limits;
+pub mod op;
+pub mod placed;
+pub mod replica;
+pub mod slice;
 pub mod stamp;
+pub mod stored;
+pub mod worker;

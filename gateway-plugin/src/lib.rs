@@ -1,5 +1,13 @@
-//! What a gateway embeds.
+//! What a gateway embeds: the routing seam ([`plugin`]), the lock-free read index ([`index`]), the [`policy`], the
+//! [`load`] counters and the rendering of prompts ([`tokens`]). None of these needs a runtime or a socket, so the
+//! simulator links them as they are. Feature `server` adds the `covey` binary's parts: command line, gateway, admin.
 //!
-//! Not here: what coverage is (`covey-crdt`), how gateways share it (`covey-mesh`).
+//! Not here: what coverage is (`covey-crdt`), how gateways exchange it (`covey-mesh`).
 
+#[cfg(feature = "server")]
+pub mod cli;
+pub mod index;
+pub mod load;
+pub mod plugin;
+pub mod policy;
 pub mod tokens;

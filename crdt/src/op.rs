@@ -1,0 +1,126 @@
+//! The updates: everything a log can carry.
+//!
+//! Not here: sequence numbers and who may write which log (`covey-mesh`); bytes (`codec`). An op of an older
+//! incarnation changes nothing but still counts as applied (ruling R1); a newer incarnation is adopted from the op
+//! itself, so no op waits for another log.
+
+use std::sync::Arc;
+
+use crate::chain::Tip;
+use crate::hash::PathId;
+use crate::id::{GatewayName, Incarnation, LifeId, WorkerId};
+use crate::keyspace::Keyspace;
+use crate::stamp::{Floor, Stamp};
+use crate::stored::StoredKey;
+use crate::worker::WorkerMeta;
+
+/// One update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// The first op of a life's log: the life exists and goes by this name (ruling R9).
+    Joined {
+        /// The gateway's name.
+        name: GatewayName,
+    },
+    /// The last op of a life's log: it left gracefully.
+    Left,
+    /// A gateway sent this chain to this worker.
+    Touch(Touch),
+    /// A holder's floor rises: idle expiry, reset.
+    Floor(FloorRaise),
+    /// Something about a whole worker.
+    Worker(WorkerUpdate),
+    /// The net effect of one batch of an engine's KV events.
+    Stored(StoredBatch),
+}
+
+/// A placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// Who was sent the chain.
+    pub worker: WorkerId,
+    /// The space of its hashes.
+    pub keyspace: Arc<Keyspace>,
+    /// The life of the worker's cache.
+    pub incarnation: Incarnation,
+    /// Where the chain ends.
+    pub tip: Tip,
+    /// When.
+    pub stamp: Stamp,
+}
+
+/// A floor raise of a plain holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FloorRaise {
+    /// Whose.
+    pub worker: WorkerId,
+    /// In which keyspace.
+    pub keyspace: Arc<Keyspace>,
+    /// The life of the worker's cache.
+    pub incarnation: Incarnation,
+    /// Everything at or below goes; never later than `stamp`.
+    pub floor: Floor,
+    /// When it was decided.
+    pub stamp: Stamp,
+}
+
+/// An update of a worker's record. A higher incarnation empties the worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerUpdate {
+    /// Which.
+    pub worker: WorkerId,
+    /// The life of its cache.
+    pub incarnation: Incarnation,
+    /// Its capacity in tokens, if this update knows one; within an incarnation it only shrinks.
+    pub capacity_tokens: Option<u64>,
+    /// Rules version, roster and labels, if this update sets them; the last stamp wins.
+    pub meta: Option<WorkerMeta>,
+    /// When.
+    pub stamp: Stamp,
+}
+
+/// The net effect of one batch of an engine's KV events on stored coverage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredBatch {
+    /// Whose.
+    pub worker: WorkerId,
+    /// In which keyspace.
+    pub keyspace: Arc<Keyspace>,
+    /// Which of its caches.
+    pub lane: crate::lane::LaneId,
+    /// Which state it leads to.
+    pub key: StoredKey,
+    /// Blocks present after the batch that were not before.
+    pub added: Vec<PathId>,
+    /// Blocks absent after the batch that were present before.
+    pub removed: Vec<PathId>,
+}
+
+impl Op {
+    /// The stamp the op was issued at, if it carries one: held back while that lies beyond the local clock's tolerance.
+    #[must_use]
+    pub const fn stamp(&self) -> Option<Stamp> {
+        match self {
+            Self::Touch(touch) => Some(touch.stamp),
+            Self::Floor(raise) => Some(raise.stamp),
+            Self::Worker(update) => Some(update.stamp),
+            Self::Joined { .. } | Self::Left | Self::Stored(_) => None,
+        }
+    }
+
+    /// Whether the op may stand in the log of `life`: its stamp was issued there, and its floor is not later than it.
+    #[must_use]
+    pub fn belongs_to(&self, life: LifeId) -> bool {
+        let floor_fits = match self {
+            Self::Floor(raise) => raise.floor.stamp <= raise.stamp,
+            Self::Joined { .. } | Self::Left | Self::Touch(_) | Self::Worker(_) | Self::Stored(_) => true,
+        };
+        let meta_fits = match self {
+            Self::Worker(WorkerUpdate { meta: Some(meta), stamp, .. }) => meta.stamp == *stamp,
+            Self::Worker(_) | Self::Joined { .. } | Self::Left | Self::Touch(_) | Self::Floor(_) | Self::Stored(_) => {
+                true
+            }
+        };
+        floor_fits && meta_fits && self.stamp().is_none_or(|stamp| stamp.life == life)
+    }
+}

@@ -1,0 +1,381 @@
+//! One replica: every worker, holder and life a gateway knows of, and the only code that alters them.
+//!
+//! Ops and repair pieces go in, [`Change`]s come out. Merging is total: what an older incarnation says changes nothing,
+//! a newer one is adopted on sight. The root digest is kept in step with every change.
+//!
+//! Not here: in which order ops may be applied, what a vector is (`covey-mesh`). Upholds I1 to I5.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::chain::{ChainPiece, Chains, Tip, TooDeep};
+use crate::change::{Change, HolderKey, HolderSlot, Place};
+use crate::digest::Digest;
+use crate::hash::{BlockHash, PathId};
+use crate::id::{GatewayName, Incarnation, LifeId, WorkerId};
+use crate::keyspace::Keyspace;
+use crate::lane::LaneId;
+use crate::lattice::{Lattice, Merged};
+use crate::limits::{KEYSPACES_PER_WORKER_MAX, WORKERS_MAX};
+use crate::op::Op;
+use crate::placed::{Ground, Placed};
+use crate::stamp::{Floor, Stamp};
+use crate::worker::{Holder, Worker, WorkerRecord, holder_bytes};
+
+/// Why an op cannot be applied now. The replica is untouched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyError {
+    /// The chain it names is not stored: ask for its content and apply the op then.
+    Unresolved(Tip),
+}
+
+/// A life's entry in the replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LifeRecord {
+    /// The gateway's name.
+    pub name: GatewayName,
+    /// Whether it left gracefully.
+    pub left: bool,
+}
+
+/// Everything one gateway knows.
+#[derive(Clone, Debug, Default)]
+pub struct Replica {
+    chains: Chains,
+    workers: BTreeMap<WorkerId, Worker>,
+    lives: BTreeMap<LifeId, LifeRecord>,
+    slots: Vec<HolderSlot>,
+    slots_made: u32,
+    root: Digest,
+    changes: Vec<Change>,
+    over_bound: u64,
+}
+
+impl Replica {
+    /// Applies one op of the log of `life`.
+    ///
+    /// # Errors
+    /// [`ApplyError::Unresolved`] when the op names a chain whose content is not here.
+    pub fn apply(&mut self, life: LifeId, op: &Op) -> Result<Merged, ApplyError> {
+        Ok(match op {
+            Op::Joined { name } => self.merge_life(life, &LifeRecord { name: name.clone(), left: false }),
+            Op::Left => self.leave(life),
+            Op::Touch(touch) => {
+                let place = self.chains.resolve(touch.tip).ok_or(ApplyError::Unresolved(touch.tip))?;
+                self.place(&touch.worker, &touch.keyspace, &touch.incarnation, place, touch.stamp)
+            }
+            Op::Floor(raise) => self.floor(&raise.worker, &raise.keyspace, &raise.incarnation, raise.floor),
+            Op::Worker(update) => {
+                let record = WorkerRecord {
+                    incarnation: update.incarnation.clone(),
+                    capacity_tokens: update.capacity_tokens,
+                    meta: update.meta.clone(),
+                };
+                self.merge_record(&update.worker, &record)
+            }
+            Op::Stored(batch) => self.adopt(&batch.worker, &batch.key.incarnation),
+        })
+    }
+
+    /// Raises a chain of a worker to `stamp`.
+    pub fn place(
+        &mut self,
+        worker: &WorkerId,
+        keyspace: &Arc<Keyspace>,
+        incarnation: &Incarnation,
+        place: Place,
+        stamp: Stamp,
+    ) -> Merged {
+        self.with_placed(worker, keyspace, incarnation, |placed, ground| placed.touch(ground, place, stamp))
+    }
+
+    /// Raises a holder's floor.
+    pub fn floor(
+        &mut self,
+        worker: &WorkerId,
+        keyspace: &Arc<Keyspace>,
+        incarnation: &Incarnation,
+        floor: Floor,
+    ) -> Merged {
+        self.with_placed(worker, keyspace, incarnation, |placed, ground| placed.raise_floor(ground, floor))
+    }
+
+    fn with_placed(
+        &mut self,
+        worker: &WorkerId,
+        keyspace: &Arc<Keyspace>,
+        incarnation: &Incarnation,
+        act: impl FnOnce(&mut Placed, &mut Ground<'_>) -> Merged,
+    ) -> Merged {
+        let adopted = self.adopt(worker, incarnation);
+        let Some(stored) = self.workers.get_mut(worker) else { return adopted };
+        if stored.record.incarnation != *incarnation || incarnation.is_removed() {
+            return adopted;
+        }
+        let key = (Arc::clone(keyspace), LaneId::PLAIN);
+        if !stored.holders.contains_key(&key) {
+            if stored.holders.len() >= KEYSPACES_PER_WORKER_MAX {
+                self.over_bound += 1;
+                return adopted;
+            }
+            let slot = self.slots.pop().unwrap_or_else(|| {
+                self.slots_made += 1;
+                HolderSlot(self.slots_made - 1)
+            });
+            let placed = Placed::new(keyspace.capacity_blocks(stored.record.capacity_tokens));
+            stored.holders.insert(key.clone(), Holder { slot, placed });
+            let key = HolderKey { worker: worker.clone(), keyspace: Arc::clone(keyspace), lane: LaneId::PLAIN };
+            self.changes.push(Change::Holder { slot, key });
+        }
+        let holder = stored.holders.get_mut(&key).expect("inserted above");
+        let mut ground = Ground { chains: &mut self.chains, slot: holder.slot, changes: &mut self.changes };
+        let before = holder.placed.digest();
+        let merged = act(&mut holder.placed, &mut ground);
+        swap_holder(&mut self.root, worker, &key, before, holder.placed.digest());
+        adopted.or(merged)
+    }
+
+    /// Adopts a higher incarnation: everything the lower one held is gone (P1).
+    fn adopt(&mut self, worker: &WorkerId, incarnation: &Incarnation) -> Merged {
+        let record = WorkerRecord::new(incarnation.clone());
+        self.merge_record(worker, &record)
+    }
+
+    /// Joins a worker's record.
+    pub fn merge_record(&mut self, worker: &WorkerId, record: &WorkerRecord) -> Merged {
+        if !self.workers.contains_key(worker) {
+            if self.workers.len() >= WORKERS_MAX {
+                self.over_bound += 1;
+                return Merged::Unchanged;
+            }
+            let fresh = Worker { record: record.clone(), holders: BTreeMap::new() };
+            self.root.add(record.digest(worker));
+            self.changes.push(Change::Worker(fresh.view(worker)));
+            self.workers.insert(worker.clone(), fresh);
+            return Merged::Grew;
+        }
+        let stored = self.workers.get_mut(worker).expect("looked at above");
+        let before = stored.record.digest(worker);
+        if record.incarnation > stored.record.incarnation {
+            for (key, mut holder) in std::mem::take(&mut stored.holders) {
+                let mut ground = Ground { chains: &mut self.chains, slot: holder.slot, changes: &mut self.changes };
+                swap_holder(&mut self.root, worker, &key, holder.placed.digest(), Digest::default());
+                holder.placed.clear(&mut ground);
+                self.changes.push(Change::HolderFreed { slot: holder.slot });
+                self.slots.push(holder.slot);
+            }
+        }
+        if stored.record.merge(record) == Merged::Unchanged {
+            return Merged::Unchanged;
+        }
+        self.root.remove(before);
+        self.root.add(stored.record.digest(worker));
+        for (key, holder) in &mut stored.holders {
+            let mut ground = Ground { chains: &mut self.chains, slot: holder.slot, changes: &mut self.changes };
+            let before = holder.placed.digest();
+            let _ = holder.placed.shrink(&mut ground, key.0.capacity_blocks(stored.record.capacity_tokens));
+            swap_holder(&mut self.root, worker, key, before, holder.placed.digest());
+        }
+        self.changes.push(Change::Worker(stored.view(worker)));
+        Merged::Grew
+    }
+
+    /// Joins a life's record: it exists; once left, it stays so.
+    pub fn merge_life(&mut self, life: LifeId, record: &LifeRecord) -> Merged {
+        let joined = match self.lives.get(&life) {
+            Some(known) if known.left || !record.left => return Merged::Unchanged,
+            Some(known) => LifeRecord { name: known.name.clone(), left: true },
+            None => record.clone(),
+        };
+        self.root.add(life_digest(life, &joined));
+        if let Some(before) = self.lives.insert(life, joined) {
+            self.root.remove(life_digest(life, &before));
+        }
+        Merged::Grew
+    }
+
+    fn leave(&mut self, life: LifeId) -> Merged {
+        match self.lives.get(&life) {
+            Some(known) => {
+                let left = LifeRecord { name: known.name.clone(), left: true };
+                self.merge_life(life, &left)
+            }
+            None => Merged::Unchanged,
+        }
+    }
+
+    /// Stores chain content and keeps it for as long as the caller holds the returned place's run.
+    ///
+    /// # Errors
+    /// `Ok(None)` when the piece's base is not stored; [`TooDeep`] when the chain would exceed its bound.
+    pub fn learn(&mut self, piece: &ChainPiece) -> Result<Option<Place>, TooDeep> {
+        let Some(base) = self.chains.resolve(piece.base) else { return Ok(None) };
+        let place = self.chains.insert(base, &piece.hashes, &mut self.changes)?;
+        self.chains.name(place);
+        Ok(Some(place))
+    }
+
+    /// Stores a chain from its root and keeps it for as long as the caller holds the returned place's run.
+    ///
+    /// # Errors
+    /// [`TooDeep`] when the chain would exceed its bound.
+    pub fn learn_chain(&mut self, chain: &[BlockHash]) -> Result<(Place, Tip), TooDeep> {
+        let place = self.chains.insert(Place::ROOT, chain, &mut self.changes)?;
+        Ok((place, self.chains.name(place)))
+    }
+
+    /// Keeps the chain a tip names, if it is stored.
+    pub fn retain(&mut self, tip: Tip) -> Option<Place> {
+        let place = self.chains.resolve(tip)?;
+        self.chains.retain(place.run);
+        Some(place)
+    }
+
+    /// Keeps the chain that ends at a stored place.
+    pub(crate) fn keep(&mut self, place: Place) {
+        self.chains.retain(place.run);
+    }
+
+    /// Gives a kept chain back.
+    pub fn release(&mut self, place: Place) {
+        self.chains.release(place.run, &mut self.changes);
+    }
+
+    /// The chain store.
+    #[must_use]
+    pub const fn chains(&self) -> &Chains {
+        &self.chains
+    }
+
+    /// A worker's record.
+    #[must_use]
+    pub fn record(&self, worker: &WorkerId) -> Option<&WorkerRecord> {
+        self.workers.get(worker).map(|worker| &worker.record)
+    }
+
+    /// Every worker's record.
+    pub fn records(&self) -> impl Iterator<Item = (&WorkerId, &WorkerRecord)> {
+        self.workers.iter().map(|(id, worker)| (id, &worker.record))
+    }
+
+    /// Every holder's placed coverage, in canonical order.
+    pub fn holders(&self) -> impl Iterator<Item = (&WorkerId, &Arc<Keyspace>, &Placed)> {
+        self.workers.iter().flat_map(|(id, worker)| {
+            worker.holders.iter().map(move |((keyspace, _), holder)| (id, keyspace, &holder.placed))
+        })
+    }
+
+    /// A worker's holders, in canonical order, from the first after `after`.
+    pub(crate) fn holders_of(
+        &self,
+        worker: &WorkerId,
+        after: Option<&(Arc<Keyspace>, LaneId)>,
+    ) -> impl Iterator<Item = (&(Arc<Keyspace>, LaneId), &Placed)> {
+        let from = after.map_or(std::ops::Bound::Unbounded, |key| std::ops::Bound::Excluded(key.clone()));
+        self.workers
+            .get(worker)
+            .into_iter()
+            .flat_map(move |stored| stored.holders.range((from.clone(), std::ops::Bound::Unbounded)))
+            .map(|(key, holder)| (key, &holder.placed))
+    }
+
+    /// The workers after `after`, in canonical order.
+    pub(crate) fn workers_after(&self, after: Option<&WorkerId>) -> impl Iterator<Item = (&WorkerId, &WorkerRecord)> {
+        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        self.workers.range((from, std::ops::Bound::Unbounded)).map(|(id, worker)| (id, &worker.record))
+    }
+
+    /// Every life that ever joined, gone ones included.
+    #[must_use]
+    pub const fn lives(&self) -> &BTreeMap<LifeId, LifeRecord> {
+        &self.lives
+    }
+
+    /// The digest of everything: equal vectors and clean replicas ⇒ equal roots (I1).
+    #[must_use]
+    pub const fn digest(&self) -> Digest {
+        self.root
+    }
+
+    /// Updates refused because a bound was reached.
+    #[must_use]
+    pub const fn over_bound(&self) -> u64 {
+        self.over_bound
+    }
+
+    /// What changed since the last call, in order.
+    pub fn take_changes(&mut self) -> std::vec::Drain<'_, Change> {
+        self.changes.drain(..)
+    }
+
+    /// Everything the replica holds, expanded to blocks: for tests and the simulator, O(blocks).
+    #[must_use]
+    pub fn expand(&self) -> Expanded {
+        let coverage = self
+            .holders()
+            .filter(|(_, _, placed)| placed.blocks() > 0 || placed.floor() > Floor::LOWEST)
+            .map(|(worker, keyspace, placed)| {
+                let key = HolderKey { worker: worker.clone(), keyspace: Arc::clone(keyspace), lane: LaneId::PLAIN };
+                (key, (placed.floor(), placed.expand(&self.chains)))
+            })
+            .collect();
+        let records = self.records().map(|(id, record)| (id.clone(), record.clone())).collect();
+        Expanded { records, lives: self.lives.clone(), coverage }
+    }
+
+    /// Whether every incremental digest and count equals one computed anew (tests and the simulator).
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        let mut root = Digest::default();
+        for (life, record) in &self.lives {
+            root.add(life_digest(*life, record));
+        }
+        for (id, worker) in &self.workers {
+            root.add(worker.record.digest(id));
+            for (key, holder) in &worker.holders {
+                swap_holder(&mut root, id, key, Digest::default(), holder.placed.digest());
+            }
+        }
+        root == self.root && self.holders().all(|(_, _, placed)| placed.is_consistent(&self.chains))
+    }
+}
+
+/// Stamp and depth of blocks, by path.
+pub type Blocks = BTreeMap<PathId, (Stamp, u32)>;
+
+/// A replica's whole content, block by block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expanded {
+    /// Every worker's record.
+    pub records: BTreeMap<WorkerId, WorkerRecord>,
+    /// Every life.
+    pub lives: BTreeMap<LifeId, LifeRecord>,
+    /// Floor, and stamp and depth of every covered block by path, of every holder that has either.
+    pub coverage: BTreeMap<HolderKey, (Floor, Blocks)>,
+}
+
+fn swap_holder(root: &mut Digest, worker: &WorkerId, key: &(Arc<Keyspace>, LaneId), before: Digest, after: Digest) {
+    if before == after {
+        return;
+    }
+    let name = holder_bytes(worker, &key.0, key.1);
+    let element = |digest: Digest| {
+        let mut bytes = name.clone();
+        bytes.extend_from_slice(&digest.0.to_be_bytes());
+        Digest::of(&bytes)
+    };
+    if before != Digest::default() {
+        root.remove(element(before));
+    }
+    if after != Digest::default() {
+        root.add(element(after));
+    }
+}
+
+fn life_digest(life: LifeId, record: &LifeRecord) -> Digest {
+    let mut bytes = b"life\0".to_vec();
+    bytes.extend_from_slice(&life.0.to_be_bytes());
+    bytes.push(u8::from(record.left));
+    bytes.extend_from_slice(record.name.as_str().as_bytes());
+    Digest::of(&bytes)
+}

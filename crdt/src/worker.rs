@@ -1,0 +1,170 @@
+//! A worker: its record (what is true of it whole) and its holders.
+//!
+//! The record lives inside an incarnation: a higher one empties placed and stored coverage, floors, capacity and meta
+//! (P1), so lanes and floors can never mix two lives of a cache.
+//!
+//! Not here: what a holder covers (`placed`), which replica it lives in (`replica`). Upholds I4 and I5 (incarnation).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::change::{HolderSlot, WorkerView};
+use crate::digest::Digest;
+use crate::id::{Incarnation, WorkerId};
+use crate::keyspace::Keyspace;
+use crate::lane::{LaneId, LaneMeta};
+use crate::lattice::{Lattice, Merged, raise};
+use crate::placed::Placed;
+use crate::stamp::Stamp;
+
+/// Engine rules version, lane roster and labels. Within an incarnation the last stamp wins.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkerMeta {
+    /// When it was set; decides which of two wins.
+    pub stamp: Stamp,
+    /// Which version of the engine's own reuse rules applies.
+    pub rules: u16,
+    /// Every lane of the worker; a lane of the roster that holds nothing accepts only 0 tokens.
+    pub lanes: Vec<LaneMeta>,
+    /// Free labels, `key=value`.
+    pub labels: Vec<Arc<str>>,
+}
+
+/// What is true of a whole worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerRecord {
+    /// The life of its cache.
+    pub incarnation: Incarnation,
+    /// Capacity in tokens, the smallest anybody read in this incarnation; `None` while unknown.
+    pub capacity_tokens: Option<u64>,
+    /// Rules, roster, labels, once somebody set them.
+    pub meta: Option<WorkerMeta>,
+}
+
+impl WorkerRecord {
+    /// What is known of a worker nobody probed.
+    #[must_use]
+    pub const fn new(incarnation: Incarnation) -> Self {
+        Self { incarnation, capacity_tokens: None, meta: None }
+    }
+
+    fn canonical(&self, worker: &WorkerId) -> Vec<u8> {
+        let mut bytes = worker_bytes(worker);
+        bytes.extend_from_slice(&self.incarnation.counter.to_be_bytes());
+        text(&mut bytes, self.incarnation.token.as_str());
+        bytes.extend_from_slice(&self.capacity_tokens.unwrap_or(u64::MAX).to_be_bytes());
+        if let Some(meta) = &self.meta {
+            bytes.extend_from_slice(&meta.stamp.to_bytes());
+            bytes.extend_from_slice(&meta.rules.to_be_bytes());
+            for lane in &meta.lanes {
+                bytes.extend_from_slice(&[lane.lane.0, lane.kind.to_byte()]);
+                bytes.extend_from_slice(&lane.window_tokens.to_be_bytes());
+                bytes.extend_from_slice(&lane.block_tokens.to_be_bytes());
+            }
+            for label in &meta.labels {
+                text(&mut bytes, label);
+            }
+        }
+        bytes
+    }
+
+    /// The digest of the record's canonical content.
+    #[must_use]
+    pub fn digest(&self, worker: &WorkerId) -> Digest {
+        Digest::of(&self.canonical(worker))
+    }
+}
+
+impl Lattice for WorkerRecord {
+    fn merge(&mut self, other: &Self) -> Merged {
+        match other.incarnation.cmp(&self.incarnation) {
+            std::cmp::Ordering::Less => return Merged::Unchanged,
+            std::cmp::Ordering::Greater => {
+                *self = other.clone();
+                return Merged::Grew;
+            }
+            std::cmp::Ordering::Equal => {}
+        }
+        let smaller = match (self.capacity_tokens, other.capacity_tokens) {
+            (None, Some(_)) => true,
+            (Some(mine), Some(theirs)) => theirs < mine,
+            (_, None) => false,
+        };
+        if smaller {
+            self.capacity_tokens = other.capacity_tokens;
+        }
+        let capacity = if smaller { Merged::Grew } else { Merged::Unchanged };
+        capacity.or(raise(&mut self.meta, &other.meta))
+    }
+}
+
+/// A holder of a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(crate) slot: HolderSlot,
+    pub(crate) placed: Placed,
+}
+
+/// A worker and what its caches hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    pub(crate) record: WorkerRecord,
+    pub(crate) holders: BTreeMap<(Arc<Keyspace>, LaneId), Holder>,
+}
+
+impl Worker {
+    pub(crate) fn view(&self, worker: &WorkerId) -> WorkerView {
+        WorkerView {
+            worker: worker.clone(),
+            incarnation: self.record.incarnation.clone(),
+            capacity_tokens: self.record.capacity_tokens,
+        }
+    }
+}
+
+fn text(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend_from_slice(&(text.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+fn worker_bytes(worker: &WorkerId) -> Vec<u8> {
+    let mut bytes = b"worker\0".to_vec();
+    text(&mut bytes, worker.name());
+    bytes.extend_from_slice(&worker.rank().to_be_bytes());
+    bytes
+}
+
+/// The canonical bytes of a holder's name.
+pub(crate) fn holder_bytes(worker: &WorkerId, keyspace: &Keyspace, lane: LaneId) -> Vec<u8> {
+    let mut bytes = worker_bytes(worker);
+    text(&mut bytes, keyspace.model.as_str());
+    bytes.push(keyspace.unit.to_byte());
+    bytes.extend_from_slice(&keyspace.block_units.to_be_bytes());
+    bytes.push(keyspace.scheme.0);
+    bytes.extend_from_slice(&keyspace.key_id.0.to_be_bytes());
+    bytes.push(lane.0);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Token;
+
+    #[test]
+    fn capacity_only_shrinks_within_an_incarnation_and_starts_anew_in_the_next() {
+        let first = Incarnation::unknown().next(Token::new("a").expect("a token"));
+        let mut record = WorkerRecord::new(first.clone());
+        let with = |incarnation: &Incarnation, capacity| WorkerRecord {
+            capacity_tokens: Some(capacity),
+            ..WorkerRecord::new(incarnation.clone())
+        };
+        assert_eq!(record.merge(&with(&first, 100)), Merged::Grew);
+        assert_eq!(record.merge(&with(&first, 200)), Merged::Unchanged);
+        assert_eq!(record.merge(&with(&first, 50)), Merged::Grew);
+        let second = first.next(Token::new("b").expect("a token"));
+        assert_eq!(record.merge(&with(&second, 200)), Merged::Grew);
+        assert_eq!(record.merge(&with(&first, 10)), Merged::Unchanged);
+        assert_eq!(record.capacity_tokens, Some(200));
+    }
+}
