@@ -118,7 +118,11 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoWorker => {
-                write!(f, "{}: no worker is given; name at least one, such as --worker w0=http://10.0.0.7:8000", named("worker"))
+                write!(
+                    f,
+                    "{}: no worker is given; name at least one, such as --worker w0=http://10.0.0.7:8000",
+                    named("worker")
+                )
             }
             Self::Worker { given, why } => write!(f, "{}: {given:?} is not [ID=]URL: {why}", named("worker")),
             Self::DuplicateWorker { id } => {
@@ -139,7 +143,9 @@ impl fmt::Display for ConfigError {
                 write!(f, "{}: no model is given; name what the workers serve, such as --model NAME", named("model"))
             }
             Self::Name { flag, given, why } => write!(f, "{}: {given:?} cannot be used: {why}", named(flag)),
-            Self::Range { flag, given, must } => write!(f, "{}: {given} cannot be used: it must be {must}", named(flag)),
+            Self::Range { flag, given, must } => {
+                write!(f, "{}: {given} cannot be used: it must be {must}", named(flag))
+            }
             Self::BlockBytes { given } => write!(
                 f,
                 "{}: a block cannot have {given} bytes; choose 1 to {BLOCK_UNITS_MAX} (256 is usual), the same on every gateway",
@@ -177,7 +183,11 @@ impl fmt::Display for ConfigError {
                 path.display()
             ),
             Self::LogFilter { given, why } => {
-                write!(f, "{}: {given:?} is no filter: {why}; write info, debug or a list such as info,covey_mesh=debug", named("log"))
+                write!(
+                    f,
+                    "{}: {given:?} is no filter: {why}; write info, debug or a list such as info,covey_mesh=debug",
+                    named("log")
+                )
             }
         }
     }

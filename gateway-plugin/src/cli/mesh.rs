@@ -42,7 +42,8 @@ impl MeshSettings {
         }
         let missing = |flag, why| ConfigError::MeshNeeds { flag, why };
         let given = args.mesh_name.as_deref().filter(|name| !name.is_empty());
-        let name = name("mesh-name", given.ok_or(missing("mesh-name", "a name for this gateway, unique in the mesh"))?)?;
+        let name =
+            name("mesh-name", given.ok_or(missing("mesh-name", "a name for this gateway, unique in the mesh"))?)?;
         // A cluster is a name too: it stands in logs and refusals.
         GatewayName::new(&args.mesh_cluster).map_err(|why| ConfigError::Name {
             flag: "mesh-cluster",
@@ -50,7 +51,8 @@ impl MeshSettings {
             why,
         })?;
         let path = args.mesh_secret_file.as_deref().filter(|path| !path.as_os_str().is_empty());
-        let path = path.ok_or(missing("mesh-secret-file", "a file with the secret that all gateways of the mesh share"))?;
+        let path =
+            path.ok_or(missing("mesh-secret-file", "a file with the secret that all gateways of the mesh share"))?;
         let secret: Arc<[u8]> = load_secret(path).map_err(ConfigError::Secret)?;
         let hash_key = match args.mesh_hash_key_file.as_deref().filter(|path| !path.as_os_str().is_empty()) {
             Some(path) => read_hash_key(path)?,

@@ -28,9 +28,9 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
         .find_map(|(unit, scale)| text.strip_suffix(unit).map(|number| (number, *scale)))
         .unwrap_or((text, 1));
     let bytes = number.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
-    bytes
-        .filter(|bytes| (1..=1 << 40).contains(bytes))
-        .ok_or_else(|| format!("{text:?} is not a size above 0; write bytes (65536) or a number and a unit (64KiB, 16MiB)"))
+    bytes.filter(|bytes| (1..=1 << 40).contains(bytes)).ok_or_else(|| {
+        format!("{text:?} is not a size above 0; write bytes (65536) or a number and a unit (64KiB, 16MiB)")
+    })
 }
 
 #[cfg(test)]

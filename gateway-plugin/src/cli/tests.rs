@@ -52,7 +52,10 @@ impl Secret {
 #[test]
 fn defaults_are_a_gateway_alone() {
     let config = parse(&[]).expect("good");
-    assert_eq!((config.listen.to_string(), config.admin_listen.to_string()), ("127.0.0.1:8080".into(), "127.0.0.1:9080".into()));
+    assert_eq!(
+        (config.listen.to_string(), config.admin_listen.to_string()),
+        ("127.0.0.1:8080".into(), "127.0.0.1:9080".into())
+    );
     assert_eq!((config.block_bytes, config.max_body_bytes), (256, 64 << 20));
     assert!(config.mesh.net.is_none());
     assert_eq!(config.mesh.hash_key, covey_crdt::hash::HashKey::ZERO);
@@ -68,7 +71,15 @@ fn block_size_zero_is_refused() {
 fn workers_are_checked_one_by_one_and_together() {
     refused(&["--worker", "w0=http://10.0.0.8:8000"], &["--worker", "two workers", "w0"]);
     refused(&["--worker", "w1=http://10.0.0.7:8000/"], &["w0", "w1", "one engine"]);
-    for bad in ["ftp://h:1", "10.0.0.9:8000", "http://", "http://u:p@h:1", "http://h:1/?a=b", "http://0.0.0.0:1", "a b=http://h:1"] {
+    for bad in [
+        "ftp://h:1",
+        "10.0.0.9:8000",
+        "http://",
+        "http://u:p@h:1",
+        "http://h:1/?a=b",
+        "http://0.0.0.0:1",
+        "a b=http://h:1",
+    ] {
         refused(&["--worker", bad], &["--worker (COVEY_WORKER)", bad]);
     }
     let error = parse_only(&["covey", "gateway", "--model", "m"]).expect_err("no worker");
@@ -80,7 +91,10 @@ fn workers_are_checked_one_by_one_and_together() {
 #[test]
 fn a_worker_without_an_id_is_its_canonical_url() {
     let spec = WorkerSpec::parse("HTTP://Host.Example:80/base/").expect("good");
-    assert_eq!((spec.id.name(), spec.url.as_str(), spec.named), ("http://host.example/base", "http://host.example/base", false));
+    assert_eq!(
+        (spec.id.name(), spec.url.as_str(), spec.named),
+        ("http://host.example/base", "http://host.example/base", false)
+    );
     let spec = WorkerSpec::parse("gpu-3=http://localhost:8000").expect("good");
     assert_eq!((spec.id.name(), spec.named, spec.loopback), ("gpu-3", true, true));
 }
@@ -90,7 +104,10 @@ fn a_mesh_needs_a_name_and_a_secret() {
     let secret = Secret::good();
     refused(&["--mesh", "on", "--mesh-secret-file", secret.path()], &["--mesh-name", "unique"]);
     refused(&["--mesh", "on", "--mesh-name", "a"], &["--mesh-secret-file (COVEY_MESH_SECRET_FILE)"]);
-    refused(&["--mesh", "on", "--mesh-name", "a b", "--mesh-secret-file", secret.path()], &["--mesh-name", "white space"]);
+    refused(
+        &["--mesh", "on", "--mesh-name", "a b", "--mesh-secret-file", secret.path()],
+        &["--mesh-name", "white space"],
+    );
 }
 
 #[test]
@@ -138,7 +155,8 @@ fn an_address_that_peers_cannot_dial_is_refused() {
 #[test]
 fn a_loopback_worker_without_an_id_is_refused_when_peers_are_elsewhere() {
     let secret = Secret::good();
-    let base = ["covey", "gateway", "--model", "m", "--mesh", "on", "--mesh-name", "a", "--mesh-secret-file", secret.path()];
+    let base =
+        ["covey", "gateway", "--model", "m", "--mesh", "on", "--mesh-name", "a", "--mesh-secret-file", secret.path()];
     let with = |extra: &[&str]| parse_only(&[&base[..], extra].concat()).map(|_| ());
     let error = with(&["--worker", "http://localhost:8000", "--mesh-seeds", "10.0.0.2:7080"]).expect_err("refused");
     assert!(error.contains("--worker ID=http://localhost:8000"), "{error}");
@@ -170,7 +188,10 @@ fn every_flag_says_its_environment_variable_and_default() {
         let expected = format!("COVEY_{}", flag.to_uppercase().replace('-', "_"));
         assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(expected.as_str()), "--{flag}");
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        let says = !arg.get_default_values().is_empty() || help.contains("Default") || help.contains("needed") || help.contains("Needed");
+        let says = !arg.get_default_values().is_empty()
+            || help.contains("Default")
+            || help.contains("needed")
+            || help.contains("Needed");
         assert!(says, "--{flag} does not say its default");
     }
 }
