@@ -5,9 +5,13 @@
 //! Not here: what coverage is (`covey-crdt`), how gateways exchange it (`covey-mesh`).
 
 #[cfg(feature = "server")]
+pub mod admin;
+#[cfg(feature = "server")]
 pub mod cli;
 pub mod index;
 pub mod load;
 pub mod plugin;
 pub mod policy;
+#[cfg(feature = "server")]
+pub mod server;
 pub mod tokens;
