@@ -3,6 +3,7 @@
 //!
 //! Not here: what coverage is (`covey-crdt`), how gateways exchange it (`covey-mesh`).
 
+pub mod bits;
 pub mod index;
 pub mod load;
 pub mod plugin;
