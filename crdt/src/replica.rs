@@ -60,6 +60,8 @@ impl Replica {
         Ok(match op {
             Op::Joined { name } => self.merge_life(life, &LifeRecord { name: name.clone(), left: false }),
             Op::Left => self.leave(life),
+            // What an older incarnation says changes nothing (R1), so its chain is not needed.
+            Op::Touch(touch) if self.is_over(&touch.worker, &touch.incarnation) => Merged::Unchanged,
             Op::Touch(touch) => {
                 let place = self.chains.resolve(touch.tip).ok_or(ApplyError::Unresolved(touch.tip))?;
                 self.place(&touch.worker, &touch.keyspace, &touch.incarnation, place, touch.stamp)
@@ -77,7 +79,11 @@ impl Replica {
         })
     }
 
-    /// Raises a chain of a worker to `stamp`.
+    fn is_over(&self, worker: &WorkerId, incarnation: &Incarnation) -> bool {
+        self.record(worker).is_some_and(|record| record.incarnation > *incarnation)
+    }
+
+    /// Raises a chain of a worker to `stamp`. The chain need not be kept by the caller.
     pub fn place(
         &mut self,
         worker: &WorkerId,
@@ -86,7 +92,12 @@ impl Replica {
         place: Place,
         stamp: Stamp,
     ) -> Merged {
-        self.with_placed(worker, keyspace, incarnation, |placed, ground| placed.touch(ground, place, stamp))
+        // A higher incarnation empties the worker first, and that may have been the last holder of the chain.
+        self.keep(place);
+        let merged =
+            self.with_placed(worker, keyspace, incarnation, |placed, ground| placed.touch(ground, place, stamp));
+        self.release(place);
+        merged
     }
 
     /// Raises a holder's floor.

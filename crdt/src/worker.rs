@@ -52,10 +52,12 @@ impl WorkerRecord {
         let mut bytes = worker_bytes(worker);
         bytes.extend_from_slice(&self.incarnation.counter.to_be_bytes());
         text(&mut bytes, self.incarnation.token.as_str());
-        bytes.extend_from_slice(&self.capacity_tokens.unwrap_or(u64::MAX).to_be_bytes());
+        bytes.push(u8::from(self.capacity_tokens.is_some()));
+        bytes.extend_from_slice(&self.capacity_tokens.unwrap_or(0).to_be_bytes());
         if let Some(meta) = &self.meta {
             bytes.extend_from_slice(&meta.stamp.to_bytes());
             bytes.extend_from_slice(&meta.rules.to_be_bytes());
+            bytes.extend_from_slice(&(meta.lanes.len() as u32).to_be_bytes());
             for lane in &meta.lanes {
                 bytes.extend_from_slice(&[lane.lane.0, lane.kind.to_byte()]);
                 bytes.extend_from_slice(&lane.window_tokens.to_be_bytes());

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "server")]
 pub mod admin;
+pub mod bits;
 #[cfg(feature = "server")]
 pub mod cli;
 pub mod index;

@@ -6,10 +6,20 @@
 //!
 //! Not here: what coverage is (`covey-crdt`), how it is looked up (`covey-gateway-plugin`).
 
+mod clocks;
 pub mod input;
+pub mod limits;
+mod load;
+mod log;
+mod masks;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod node;
 pub mod note;
 pub mod output;
+mod ownership;
+mod peer;
+mod session;
 pub mod status;
+pub mod vector;
+mod wire;

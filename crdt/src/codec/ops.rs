@@ -130,7 +130,8 @@ pub(super) fn write_meta(tables: &mut TableWriter, rows: &mut Writer, meta: &Wor
 /// Unpacks ops of the log of `life`.
 ///
 /// # Errors
-/// [`DecodeError`] when the bytes do not parse, or an op may not stand in that log.
+/// [`DecodeError`] when the bytes do not parse, or an op may not stand in that log at that place: a log begins with
+/// `Joined` and ends with `Left`, which also keeps a blob of such short rows from swelling.
 pub fn decode_ops(bytes: &[u8], life: LifeId) -> Result<Vec<Op>, DecodeError> {
     let mut reader = Reader::new(bytes);
     let tables = Tables::read(&mut reader)?;
@@ -138,7 +139,9 @@ pub fn decode_ops(bytes: &[u8], life: LifeId) -> Result<Vec<Op>, DecodeError> {
     while reader.end().is_err() {
         let at = reader.error();
         let op = read_op(&mut reader, &tables, life)?;
-        if !op.belongs_to(life) {
+        let begins_late = matches!(op, Op::Joined { .. }) && !ops.is_empty();
+        let follows_end = matches!(ops.last(), Some(Op::Left));
+        if !op.belongs_to(life) || begins_late || follows_end {
             return Err(at);
         }
         ops.push(op);

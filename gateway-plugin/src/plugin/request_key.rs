@@ -7,14 +7,16 @@ use std::sync::Arc;
 
 use covey_crdt::hash::{BlockHash, BlockHasher, HashKey};
 use covey_crdt::keyspace::{Keyspace, Unit};
-use covey_crdt::limits::{BYTES_PER_TOKEN, CHAIN_BLOCKS_MAX};
+use covey_crdt::limits::CHAIN_BLOCKS_MAX;
+
+use crate::policy::Prompt;
 
 /// A prompt as the index sees it. Made once per request, before the first lookup; immutable, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RequestKey {
     keyspace: Arc<Keyspace>,
     chain: Arc<[BlockHash]>,
-    units: u64,
+    prompt: Prompt,
     behind: BlockHasher,
 }
 
@@ -48,7 +50,7 @@ impl RequestKey {
 
     fn new(keyspace: &Arc<Keyspace>, mut chain: Vec<BlockHash>, units: u64, behind: BlockHasher) -> Self {
         chain.truncate(CHAIN_BLOCKS_MAX as usize);
-        Self { keyspace: Arc::clone(keyspace), chain: chain.into(), units, behind }
+        Self { keyspace: Arc::clone(keyspace), chain: chain.into(), prompt: Prompt::new(keyspace, units), behind }
     }
 
     /// The space of the hashes.
@@ -63,24 +65,22 @@ impl RequestKey {
         &self.chain
     }
 
-    /// The prompt's length in the keyspace's unit (bytes or tokens), its unfinished last block included.
+    /// The prompt's length.
     #[must_use]
-    pub const fn units(&self) -> u64 {
-        self.units
+    pub const fn prompt(&self) -> Prompt {
+        self.prompt
     }
 
     /// The prompt's length in tokens (4 bytes count as one in a byte keyspace), at least 1.
     #[must_use]
     pub fn prompt_tokens(&self) -> u64 {
-        self.tokens(self.units).max(1)
+        self.prompt.tokens()
     }
 
-    /// How many tokens a worker that holds `depth` blocks need not compute again. Bounded below the prompt's last token,
-    /// which is always computed.
+    /// How many tokens of the prompt a worker that holds its first `blocks` blocks need not compute again.
     #[must_use]
-    pub fn reusable_tokens(&self, depth: u32) -> u64 {
-        let held = u64::from(depth) * u64::from(self.keyspace.block_units);
-        self.tokens(held.min(self.units)).min(self.prompt_tokens() - 1)
+    pub fn reusable_tokens(&self, blocks: u32) -> u64 {
+        self.prompt.reusable_tokens(blocks)
     }
 
     /// The chain after the worker also produced `output`, rendered exactly as the next turn will carry it.
@@ -94,13 +94,6 @@ impl RequestKey {
             return Arc::clone(&self.chain);
         }
         self.chain.iter().copied().chain(more).collect()
-    }
-
-    fn tokens(&self, units: u64) -> u64 {
-        match self.keyspace.unit {
-            Unit::Tokens => units,
-            Unit::Bytes => units / BYTES_PER_TOKEN,
-        }
     }
 }
 

@@ -3,8 +3,16 @@
 //! Not here: looking coverage up (`index`), counting what was sent (`load`), what a decision is called
 //! (`plugin::Outcome`).
 
+mod choose;
+mod prompt;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::str::FromStr;
+
+pub use self::choose::{Choice, Fleet, Query, REQUEST_TOKENS, Scored, choose};
+pub use self::prompt::Prompt;
 
 /// How workers are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,77 @@
+//! Every bound and period of the mesh, in one place and tied together at compile time.
+//!
+//! Not here: bounds of replicated state (`covey_crdt::limits`). Upholds I9.
+
+use covey_crdt::limits::{LIVES_MAX, RUN_BLOCKS_MAX};
+
+/// Wire version; peers of another major line do not get a connection, of a newer minor one are named and counted.
+pub const WIRE_VERSION: u16 = 1;
+/// Bytes in one frame.
+pub const FRAME_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of ops or chain content after which a frame is closed.
+pub const FRAME_BYTES_GOAL: usize = 32 * 1024;
+/// Own ops are pushed this long after the first of a batch, in milliseconds.
+pub const PUSH_DELAY_MS: u64 = 2;
+/// Vectors are exchanged with every peer this often, in milliseconds (jittered by a quarter).
+pub const EXCHANGE_MS: u64 = 250;
+/// Changed load registers are sent this often, in milliseconds.
+pub const LOAD_MS: u64 = 25;
+/// How often timeouts are looked at, in milliseconds.
+pub const HOUSEKEEPING_MS: u64 = 100;
+/// A gap in a log is pulled after this long, since the push may only be late, in milliseconds.
+pub const PULL_GRACE_MS: u64 = 60;
+/// An unanswered pull, want or slice is asked again after this long (and at least two round trips), in milliseconds.
+pub const RETRY_MS: u64 = 400;
+/// Bytes of ops answered to one pull.
+pub const PULL_BYTES_MAX: usize = 512 * 1024;
+/// Logs in one pull.
+pub const PULL_LOGS_MAX: usize = 256;
+/// Tips in one want.
+pub const WANT_TIPS_MAX: usize = 64;
+/// Bytes in one repair slice, the content sent ahead of it included.
+pub const SLICE_BYTES: usize = 96 * 1024;
+/// An op that cannot be resolved for this long makes its replica ask for a repair session, in milliseconds.
+pub const UNRESOLVED_MS: u64 = 1_000;
+/// A repair session without progress is given up after this long (and at least eight round trips), in milliseconds.
+pub const SESSION_MS: u64 = 3_000;
+/// A replica that stays dirty without progress for this long takes a new life (P6), in milliseconds.
+pub const STUCK_MS: u64 = 5_000;
+/// When every reachable peer has been joining for this long, the smallest life founds (ruling R7), in milliseconds.
+pub const FOUND_MS: u64 = 1_000;
+/// A joiner that reaches nobody for this long decides that it is alone, in milliseconds.
+pub const ALONE_MS: u64 = 3_000;
+/// A peer's clock reading counts for this long, in milliseconds.
+pub const READING_MS: u64 = 5_000;
+/// A name is free again when its life was not heard for this long, in milliseconds.
+pub const NAME_SILENT_MS: u64 = 700;
+/// Clock tolerance, in milliseconds: what lies further ahead of the local clock is held back.
+pub const EPS_MS: u64 = 500;
+/// Ops received but not applied, per log and in all.
+pub const HELD_OPS_PER_LOG_MAX: usize = 8_192;
+/// Ops received but not applied, over all logs.
+pub const HELD_OPS_MAX: usize = 65_536;
+/// Bytes of applied ops retained for pulls, over all logs.
+pub const LOG_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Applied ops are retained for this long, in milliseconds.
+pub const LOG_AGE_MS: u64 = 120_000;
+/// Local ops waiting for the node to have joined.
+pub const WAITING_MAX: usize = 4_096;
+/// Chain content that arrived before its op is kept for this long, in milliseconds.
+pub const STAGED_MS: u64 = 5_000;
+/// Pieces of such content.
+pub const STAGED_MAX: usize = 16_384;
+/// Lives remembered, gone ones included.
+pub const PEERS_MAX: usize = 2 * LIVES_MAX;
+/// Linked peers whose chain knowledge is remembered; further ones are sent every chain whole.
+pub const SLOTS_MAX: usize = 64;
+/// A worker's token may change this often within [`FLAP_MS`] before it is called flapping.
+pub const FLAPS_MAX: usize = 4;
+/// The window for [`FLAPS_MAX`], in milliseconds.
+pub const FLAP_MS: u64 = 60_000;
+/// How often idle placements are looked for, in milliseconds.
+pub const EXPIRY_MS: u64 = 5_000;
+
+const _: () = assert!(FRAME_BYTES_GOAL + 24 + 8 * (RUN_BLOCKS_MAX as usize) < FRAME_BYTES_MAX);
+const _: () = assert!(LIVES_MAX * 32 < FRAME_BYTES_GOAL);
+const _: () = assert!(2 * SLICE_BYTES < FRAME_BYTES_MAX);
+const _: () = assert!(NAME_SILENT_MS > 2 * EXCHANGE_MS);

@@ -1,0 +1,417 @@
+//! The protocol as a value: inputs in, outputs queued, time as an argument.
+//!
+//! Here: the node's state, its contract, and dispatch. Each concern is a file beside this one: `local` (what the gateway
+//! tells it), `exchange` (vectors, admission, clocks), `ops` (logs), `pull` (gaps and missing content), `repair`
+//! (sessions, dirtiness, joining), `house` (timers, retention, expiry), `status`.
+//!
+//! Not here: sockets, threads, clocks, logging. Upholds I1, I4, I9, I10 on top of the lattice.
+
+mod exchange;
+mod house;
+mod local;
+mod ops;
+mod pull;
+mod repair;
+mod status;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use covey_crdt::change::{Change, Place};
+use covey_crdt::id::{GatewayName, LifeId, WorkerId};
+use covey_crdt::keyspace::HashKeyId;
+use covey_crdt::op::Op;
+use covey_crdt::replica::Replica;
+use covey_crdt::stamp::{Hlc, Stamp, WallMs};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::clocks;
+use crate::input::{Input, Link, Local, Member, MonoTime};
+use crate::limits::{EPS_MS, EXCHANGE_MS, HOUSEKEEPING_MS};
+use crate::load::OwnLoads;
+use crate::log::Log;
+use crate::masks::Masks;
+use crate::note::{ClockState, Note};
+use crate::output::{Class, Output, Rebirth};
+use crate::peer::Peer;
+use crate::session::Session;
+use crate::status::Phase;
+use crate::vector::Vector;
+use crate::wire::{Message, RefuseFrame};
+
+/// What a node is told once.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// The gateway's name, unique in the mesh.
+    pub name: GatewayName,
+    /// Only gateways that name the same cluster talk.
+    pub cluster: String,
+    /// Which hash key the gateway uses.
+    pub key_id: HashKeyId,
+    /// Bytes in one block of byte keyspaces; must agree across the mesh (hazard 14).
+    pub block_bytes: u32,
+    /// A placement not touched for this long expires, in milliseconds.
+    pub placement_idle_ms: u64,
+    /// Whether peers are to be expected: `false` makes the node found its own mesh at once.
+    pub expect_peers: bool,
+}
+
+/// One mesh member.
+#[derive(Clone, Debug)]
+pub struct Node {
+    config: NodeConfig,
+    life: LifeId,
+    random: ChaCha8Rng,
+    now: MonoTime,
+    wall: WallMs,
+    started: MonoTime,
+    hlc: Hlc,
+    clock: ClockState,
+    replica: Replica,
+    vector: Vector,
+    logs: BTreeMap<LifeId, Log>,
+    log_bytes: usize,
+    peers: BTreeMap<LifeId, Peer>,
+    masks: Masks,
+    /// Chain content that came before its op.
+    staged: VecDeque<(MonoTime, Place)>,
+    /// Local ops that wait for the node to have joined.
+    waiting: VecDeque<Local>,
+    own_loads: OwnLoads,
+    /// Recent token changes per worker.
+    token_changes: BTreeMap<WorkerId, VecDeque<MonoTime>>,
+    joined: bool,
+    left: bool,
+    over: bool,
+    refused: Option<MonoTime>,
+    /// Since when every admitted peer has been joining.
+    all_joining: Option<MonoTime>,
+    /// What the vector must reach before the replica is clean (P4, P5).
+    targets: BTreeMap<LifeId, u64>,
+    target_progress: MonoTime,
+    session: Option<Session>,
+    was_clean: bool,
+    /// The last own op that was pushed.
+    pushed: u64,
+    push_at: Option<MonoTime>,
+    load_at: Option<MonoTime>,
+    house_at: MonoTime,
+    expiry_at: MonoTime,
+    ops_applied: u64,
+    outbox: VecDeque<Output>,
+}
+
+impl Node {
+    /// A node at the start of `life`. `seed` feeds its jitter; equal seeds and inputs give equal outputs.
+    #[must_use]
+    pub fn new(config: NodeConfig, life: LifeId, seed: u64, now: MonoTime, wall: WallMs) -> Self {
+        let name = config.name.clone();
+        let expect_peers = config.expect_peers;
+        let mut node = Self {
+            config,
+            life,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            now,
+            wall,
+            started: now,
+            hlc: Hlc::default(),
+            clock: ClockState::Good,
+            replica: Replica::default(),
+            vector: Vector::default(),
+            logs: BTreeMap::new(),
+            log_bytes: 0,
+            peers: BTreeMap::new(),
+            masks: Masks::default(),
+            staged: VecDeque::new(),
+            waiting: VecDeque::new(),
+            own_loads: OwnLoads::default(),
+            token_changes: BTreeMap::new(),
+            joined: false,
+            left: false,
+            over: false,
+            refused: None,
+            all_joining: None,
+            targets: BTreeMap::new(),
+            target_progress: now,
+            session: None,
+            was_clean: false,
+            pushed: 0,
+            push_at: None,
+            load_at: None,
+            house_at: now.plus_ms(HOUSEKEEPING_MS),
+            expiry_at: now,
+            ops_applied: 0,
+            outbox: VecDeque::new(),
+        };
+        node.publish(Op::Joined { name });
+        if !expect_peers {
+            node.found();
+        }
+        node.settle();
+        node
+    }
+
+    /// Takes one input. Outputs queue up until [`Self::poll_output`] has returned `None`.
+    pub fn handle(&mut self, now: MonoTime, wall: WallMs, input: Input) {
+        if self.over {
+            return;
+        }
+        self.set_clocks(now, wall);
+        match input {
+            Input::Local(local) => self.on_local(local),
+            Input::Received { from, bytes } => self.on_received(from, &bytes),
+            Input::Link(link) => self.on_link(link),
+            Input::Member(member) => self.on_member(member),
+            Input::Elapsed => {}
+        }
+        self.on_elapsed();
+        self.settle();
+    }
+
+    /// The next thing the node asks for, oldest first.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outbox.pop_front()
+    }
+
+    /// When to call [`Self::handle`] with [`Input::Elapsed`] at the latest.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<MonoTime> {
+        if self.over {
+            return None;
+        }
+        let exchanges = self.peers.values().filter(|peer| peer.linked).map(|peer| peer.exchange_at);
+        [self.push_at, self.load_at, Some(self.house_at)].into_iter().flatten().chain(exchanges).min()
+    }
+
+    /// The node's life.
+    #[must_use]
+    pub const fn life(&self) -> LifeId {
+        self.life
+    }
+
+    /// The node's replica.
+    #[must_use]
+    pub const fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// How far each log is applied.
+    #[must_use]
+    pub const fn vector(&self) -> &Vector {
+        &self.vector
+    }
+
+    /// How far the node is.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        let merging = self.session.as_ref().is_some_and(|session| session.merged);
+        match (self.joined, self.targets.is_empty() && !merging) {
+            (false, _) => Phase::Joining,
+            (true, true) => Phase::Clean,
+            (true, false) => Phase::Dirty,
+        }
+    }
+
+    /// Retained ops of a life's log from number `from` on, for the simulator's record of everything that happened; `None`
+    /// when the log is not retained that far back.
+    pub fn retained(&self, life: LifeId, from: u64) -> Option<impl Iterator<Item = (u64, &Op)>> {
+        let retained = self.logs.get(&life)?.from(from)?;
+        Some((from..).zip(retained.map(|retained| &*retained.op)))
+    }
+
+    /// Where the local clock stands.
+    #[must_use]
+    pub const fn clock(&self) -> ClockState {
+        self.clock
+    }
+
+    fn set_clocks(&mut self, now: MonoTime, wall: WallMs) {
+        let mono_ms = now.us.saturating_sub(self.now.us) / 1_000;
+        // A millisecond of rounding on both clocks is no step.
+        let stepped_back = wall.0 + 2 < self.wall.0.saturating_add(mono_ms);
+        self.now = self.now.max(now);
+        self.wall = wall;
+        if stepped_back && self.hlc.ms() > wall.0 + EPS_MS / 2 {
+            self.reborn(Rebirth::ClockStepped);
+        }
+        self.judge_clock();
+    }
+
+    fn judge_clock(&mut self) {
+        let ahead = self.clock_ahead_ms();
+        let state = clocks::state(ahead);
+        if state != self.clock {
+            self.clock = state;
+            self.note(Note::Clock { state, ahead_ms: ahead.unwrap_or(0) });
+        }
+    }
+
+    fn clock_ahead_ms(&self) -> Option<i64> {
+        let readings = self.peers.values().filter(|peer| peer.live()).filter_map(|peer| peer.reading);
+        clocks::ahead_ms(self.now, self.wall, readings)
+    }
+
+    fn on_received(&mut self, from: LifeId, frame: &Bytes) {
+        if !self.peers.get(&from).is_some_and(|peer| peer.linked) {
+            return;
+        }
+        let message = match Message::decode(frame) {
+            Ok(message) => message,
+            Err(RefuseFrame::NewerVersion { got }) => return self.note(Note::NewerVersion { peer: from, got }),
+            Err(RefuseFrame::Malformed { offset }) => return self.malformed(from, offset),
+        };
+        if let Message::Exchange(exchange) = message {
+            return self.on_exchange(from, &exchange);
+        }
+        if let Message::Refused(refused) = message {
+            return self.on_refused(from, refused.why);
+        }
+        if !self.peers.get(&from).is_some_and(|peer| peer.admitted) {
+            return;
+        }
+        match message {
+            Message::Exchange(_) | Message::Refused(_) => {}
+            Message::Ops(ops) => self.on_ops(from, &ops),
+            Message::Pull(pull) => self.on_pull(from, &pull),
+            Message::Trimmed(trimmed) => self.on_trimmed(from, trimmed.life.into()),
+            Message::Want(want) => self.on_want(from, &want),
+            Message::Content(content) => self.on_content(from, &content.chains),
+            Message::Loads(loads) => self.on_loads(from, &loads),
+            Message::SliceAsk(ask) => self.on_slice_ask(from, &ask),
+            Message::SliceReply(reply) => self.on_slice_reply(from, &reply),
+            Message::SliceRefused(refused) => self.on_slice_refused(from, &refused),
+        }
+    }
+
+    fn malformed(&mut self, peer: LifeId, offset: usize) {
+        self.note(Note::Malformed { peer, offset });
+        self.outbox.push_back(Output::Close { peer });
+    }
+
+    fn on_link(&mut self, link: Link) {
+        let life = link.life();
+        if life == self.life {
+            return;
+        }
+        let peer = self.peers.entry(life).or_default();
+        match link {
+            Link::Up(_) => {
+                peer.linked = true;
+                peer.exchange_at = self.now;
+                if peer.slot.is_none() {
+                    peer.slot = self.masks.open();
+                }
+            }
+            Link::Down(_) => self.unlink(life),
+            Link::Blocked(_) => peer.blocked = true,
+            Link::Writable(_) => peer.blocked = false,
+        }
+    }
+
+    fn unlink(&mut self, life: LifeId) {
+        self.hush(life);
+        let Some(peer) = self.peers.get_mut(&life) else { return };
+        if let Some(slot) = peer.slot {
+            self.masks.close(slot);
+        }
+        peer.unlink();
+    }
+
+    fn on_member(&mut self, member: Member) {
+        let (life, up) = match member {
+            Member::Up(life) => (life, true),
+            Member::Down(life) => (life, false),
+        };
+        if life == self.life {
+            return;
+        }
+        // Only lives that were ever linked are recorded: the service may name anybody.
+        let Some(peer) = self.peers.get_mut(&life) else { return };
+        let before = peer.live();
+        peer.member = Some(up);
+        let after = peer.live();
+        if before && !after {
+            self.hush(life);
+        } else if after && !before {
+            self.voice(life);
+        }
+    }
+
+    /// The life's load registers do not count any more.
+    fn hush(&mut self, life: LifeId) {
+        let Some(peer) = self.peers.get(&life) else { return };
+        for (worker, _) in peer.loads.all() {
+            let (worker, load) = (worker.clone(), crate::input::Load::default());
+            self.outbox.push_back(Output::Load { life, worker, load });
+        }
+    }
+
+    /// They count again.
+    fn voice(&mut self, life: LifeId) {
+        let Some(peer) = self.peers.get(&life) else { return };
+        for (worker, load) in peer.loads.all() {
+            self.outbox.push_back(Output::Load { life, worker: worker.clone(), load });
+        }
+    }
+
+    fn send(&mut self, to: LifeId, class: Class, message: &Message) {
+        let bytes = message.encode();
+        self.note(Note::Sent { class, bytes: u32::try_from(bytes.len()).expect("frames are bounded") });
+        self.outbox.push_back(Output::Send { to, class, bytes });
+    }
+
+    fn note(&mut self, note: Note) {
+        self.outbox.push_back(Output::Note(note));
+    }
+
+    fn reborn(&mut self, why: Rebirth) {
+        if !self.over {
+            self.over = true;
+            self.outbox.push_back(Output::Reborn(why));
+        }
+    }
+
+    /// Passes the replica's changes on, and says when the replica became clean or dirty.
+    fn settle(&mut self) {
+        for change in self.replica.take_changes() {
+            if let Change::RunFreed { run } = change {
+                self.masks.freed(run);
+            }
+            self.outbox.push_back(Output::Changed(change));
+        }
+        let clean = self.phase() == Phase::Clean;
+        if clean != self.was_clean {
+            self.was_clean = clean;
+            self.note(if clean { Note::Clean } else { Note::Dirty });
+        }
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        self.hlc = self.hlc.tick(self.wall);
+        Stamp { hlc: self.hlc, life: self.life }
+    }
+
+    /// Whether a stamp lies beyond what the local clock tolerates.
+    const fn is_future(&self, stamp: Stamp) -> bool {
+        stamp.hlc.ms() > self.wall.0.saturating_add(EPS_MS)
+    }
+
+    fn jittered(&mut self, ms: u64) -> MonoTime {
+        let quarter = (ms / 4).max(1);
+        self.now.plus_ms(ms - quarter / 2 + u64::from(self.random.next_u32()) % quarter)
+    }
+
+    fn next_exchange(&mut self) -> MonoTime {
+        self.jittered(EXCHANGE_MS)
+    }
+
+    /// One of `among`, by chance.
+    fn pick(&mut self, among: &[LifeId]) -> Option<LifeId> {
+        if among.is_empty() {
+            return None;
+        }
+        let nth = self.random.next_u64() % among.len() as u64;
+        among.get(usize::try_from(nth).unwrap_or(0)).copied()
+    }
+}

@@ -1,0 +1,290 @@
+//! Repair sessions and what makes a replica clean: joining, targets, giving up (P4, P5, P6, R7).
+//!
+//! A session walks one donor's whole state, slice by slice, as the receiver asks. The receiver is dirty from the first
+//! merged slice, adopts the donor's first vector after the last, and is clean again when its own vector reaches the
+//! largest target any slice ever named, aborted sessions included.
+//!
+//! Not here: when to look at timeouts (`house`). Only whole-state sessions for now; bucketed ones are a later step.
+
+use covey_crdt::codec::{decode_cursor, decode_slice, encode_cursor, encode_slice};
+use covey_crdt::id::LifeId;
+use covey_crdt::slice::{Cursor, Slice};
+use rand_chacha::rand_core::Rng;
+use serde_bytes::ByteBuf;
+
+use super::Node;
+use crate::limits::{ALONE_MS, FOUND_MS, RETRY_MS, SESSION_MS, SLICE_BYTES, STUCK_MS};
+use crate::note::{AbortWhy, Note, RepairWhy};
+use crate::output::{Class, Rebirth};
+use crate::peer::Peer;
+use crate::session::Session;
+use crate::status::Phase;
+use crate::vector::{Head, read_rows, read_seqs, write_seqs};
+use crate::wire::{Message, SliceAsk, SliceRefused, SliceReply};
+
+/// A donor that failed is not asked again for this long, in milliseconds.
+const SHUN_MS: u64 = 1_000;
+
+impl Node {
+    /// Peers that could donate their state and satisfy `fits`; clean ones if there are any.
+    pub(super) fn donors(&self, fits: impl Fn(&Peer) -> bool) -> Vec<LifeId> {
+        let able = |phase: Phase| {
+            let fits = &fits;
+            self.peers.iter().filter_map(move |(life, peer)| {
+                let shunned = peer.shunned_until.is_some_and(|until| until > self.now);
+                (peer.admitted && peer.phase == Some(phase) && !shunned && fits(peer)).then_some(*life)
+            })
+        };
+        let clean: Vec<LifeId> = able(Phase::Clean).collect();
+        if clean.is_empty() { able(Phase::Dirty).collect() } else { clean }
+    }
+
+    pub(super) fn start_session(&mut self, donor: LifeId, why: RepairWhy) {
+        let session = Session {
+            donor,
+            id: self.random.next_u64(),
+            nth: 0,
+            cursor: Cursor::Start,
+            whole: false,
+            start: None,
+            merged: false,
+            asked: self.now,
+            progress: self.now,
+            bytes: 0,
+        };
+        self.note(Note::RepairStarted { donor, why });
+        self.session = Some(session);
+        self.ask_slice();
+    }
+
+    fn ask_slice(&mut self) {
+        let now = self.now;
+        let Some(session) = &mut self.session else { return };
+        session.asked = now;
+        let ask = SliceAsk {
+            session: session.id,
+            nth: session.nth,
+            cursor: ByteBuf::from(encode_cursor(&session.cursor)),
+            whole: session.whole,
+        };
+        let donor = session.donor;
+        self.send(donor, Class::Control, &Message::SliceAsk(ask));
+    }
+
+    pub(super) fn on_slice_ask(&mut self, from: LifeId, ask: &SliceAsk) {
+        let Ok(cursor) = decode_cursor(&ask.cursor) else { return self.malformed(from, 0) };
+        if !self.joined {
+            let refused = SliceRefused { session: ask.session, why: "joining".to_owned() };
+            return self.send(from, Class::Control, &Message::SliceRefused(refused));
+        }
+        let slot = self.peers.get(&from).and_then(|peer| peer.slot);
+        if let Some(slot) = slot.filter(|_| ask.whole) {
+            self.masks.forget(slot);
+        }
+        let masks = &self.masks;
+        let piece = self.replica.piece(&cursor, SLICE_BYTES, &|run| masks.has(slot, run));
+        let (mut chains, mut bytes) = (Vec::new(), 0);
+        for (end, content) in piece.ends.into_iter().zip(piece.chains) {
+            if self.replica.chains().is_end(end) {
+                self.masks.set(slot, end.run);
+            }
+            bytes += 24 + 8 * content.hashes.len();
+            chains.push(content);
+            if bytes >= crate::limits::FRAME_BYTES_GOAL {
+                self.send_content(from, Class::Repair, &mut chains);
+                bytes = 0;
+            }
+        }
+        self.send_content(from, Class::Repair, &mut chains);
+        let targets = self.targets.iter().map(|(life, seq)| (*life, (*seq).max(self.vector.head(*life).seq)));
+        let own = self.vector.lives().filter(|(life, _)| !self.targets.contains_key(life));
+        let target = write_seqs(targets.chain(own.map(|(life, head)| (life, head.seq))));
+        let reply = SliceReply {
+            session: ask.session,
+            nth: ask.nth,
+            vector: ByteBuf::from(if ask.nth == 0 { self.vector.rows_since(0) } else { Vec::new() }),
+            target: ByteBuf::from(target),
+            slice: ByteBuf::from(encode_slice(&piece.slice)),
+        };
+        self.send(from, Class::Repair, &Message::SliceReply(Box::new(reply)));
+    }
+
+    pub(super) fn on_slice_reply(&mut self, from: LifeId, reply: &SliceReply) {
+        let Some(session) = &self.session else { return };
+        if session.donor != from || session.id != reply.session || session.nth != reply.nth {
+            return;
+        }
+        let whole = session.whole;
+        let (Ok(slice), Some(vector), Some(target)) =
+            (decode_slice(&reply.slice), read_rows(&reply.vector), read_seqs(&reply.target))
+        else {
+            self.abort_session(AbortWhy::Malformed);
+            return self.malformed(from, 0);
+        };
+        if slice.newest().is_some_and(|stamp| self.is_future(stamp)) {
+            return self.abort_session(AbortWhy::FutureStamp);
+        }
+        if vector.iter().any(|(life, head)| *life == self.life && head.seq > self.vector.head(self.life).seq) {
+            return self.reborn(Rebirth::Forked);
+        }
+        if self.replica.merge_slice(&slice).is_err() {
+            if whole {
+                return self.abort_session(AbortWhy::Malformed);
+            }
+            if let Some(session) = &mut self.session {
+                session.whole = true;
+            }
+            return self.ask_slice();
+        }
+        self.hlc = self.hlc.max(slice.newest().map_or(self.hlc, |stamp| stamp.hlc));
+        self.merged(reply, &slice, vector, target);
+    }
+
+    fn merged(&mut self, reply: &SliceReply, slice: &Slice, vector: Vec<(LifeId, Head)>, target: Vec<(LifeId, u64)>) {
+        for (life, seq) in target {
+            let most = self.targets.entry(life).or_default();
+            *most = (*most).max(seq);
+        }
+        self.target_progress = self.now;
+        let now = self.now;
+        let Some(session) = &mut self.session else { return };
+        session.merged = true;
+        session.progress = now;
+        session.bytes += (reply.slice.len() + reply.target.len() + reply.vector.len()) as u64;
+        session.start.get_or_insert(vector);
+        session.whole = false;
+        session.nth += 1;
+        if let Some(next) = &slice.next {
+            session.cursor = next.clone();
+            self.ask_slice();
+        } else {
+            self.finish_session();
+        }
+    }
+
+    fn finish_session(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        for (life, head) in session.start.unwrap_or_default() {
+            if life != self.life && head.seq > self.vector.head(life).seq {
+                self.jump(life, head);
+            }
+        }
+        self.note(Note::RepairDone { donor: session.donor, pieces: session.nth, bytes: session.bytes });
+        let logs: Vec<LifeId> = self.logs.keys().copied().collect();
+        for life in logs {
+            self.drain(life, None);
+        }
+        self.meet_targets();
+        if !self.joined {
+            self.joined = true;
+            self.act_on_waiting();
+        }
+    }
+
+    /// The vector jumps to where a session left the state; the log's retained part no longer connects.
+    fn jump(&mut self, life: LifeId, head: Head) {
+        let dropped: Vec<_> = self.log_mut(life).jump(head.seq).collect();
+        for retained in dropped {
+            self.forget(&retained);
+        }
+        self.vector.advance(life, head);
+    }
+
+    /// Drops the targets that the vector has reached.
+    pub(super) fn meet_targets(&mut self) {
+        let vector = &self.vector;
+        self.targets.retain(|life, seq| vector.head(*life).seq < *seq);
+    }
+
+    pub(super) fn on_slice_refused(&mut self, from: LifeId, refused: &SliceRefused) {
+        if self.session.as_ref().is_some_and(|session| session.donor == from && session.id == refused.session) {
+            self.abort_session(AbortWhy::Refused);
+        }
+    }
+
+    pub(super) fn abort_session(&mut self, why: AbortWhy) {
+        let Some(session) = self.session.take() else { return };
+        let until = self.now.plus_ms(SHUN_MS);
+        if let Some(peer) = self.peers.get_mut(&session.donor) {
+            peer.shunned_until = Some(until);
+        }
+        self.note(Note::RepairAborted { donor: session.donor, why });
+    }
+
+    /// Asks a silent donor again, and gives it up after a while.
+    pub(super) fn watch_session(&mut self) {
+        let Some(session) = &self.session else { return };
+        let Some(peer) = self.peers.get(&session.donor).filter(|peer| peer.admitted) else {
+            return self.abort_session(AbortWhy::LinkDown);
+        };
+        let (again, enough) = (peer.patience_ms(RETRY_MS, 2), peer.patience_ms(SESSION_MS, 8));
+        if self.now.since_ms(session.progress) >= enough {
+            self.abort_session(AbortWhy::Timeout);
+        } else if self.now.since_ms(session.asked) >= again {
+            // The answer, or content sent ahead of it, was lost: ask for all of it.
+            if let Some(session) = &mut self.session {
+                session.whole = true;
+            }
+            self.ask_slice();
+        }
+    }
+
+    /// A joiner looks for a donor, or finds that it must found (R7, rule e).
+    pub(super) fn try_join(&mut self) {
+        if self.joined || self.session.is_some() {
+            return;
+        }
+        let admitted: Vec<(LifeId, Option<Phase>)> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| peer.admitted && peer.phase.is_some())
+            .map(|(life, peer)| (*life, peer.phase))
+            .collect();
+        let donors = self.donors(|_| true);
+        if let Some(donor) = self.pick(&donors) {
+            self.all_joining = None;
+            return self.start_session(donor, RepairWhy::Bootstrap);
+        }
+        if admitted.is_empty() {
+            self.all_joining = None;
+            let refused = self.refused.is_some_and(|at| self.now.since_ms(at) < 2 * SESSION_MS);
+            let linked = self.peers.values().any(|peer| peer.linked);
+            if self.now.since_ms(self.started) >= ALONE_MS && !refused && !linked {
+                self.found();
+            }
+            return;
+        }
+        if admitted.iter().any(|(_, phase)| *phase != Some(Phase::Joining)) {
+            self.all_joining = None;
+            return;
+        }
+        let since = *self.all_joining.get_or_insert(self.now);
+        let smallest = admitted.iter().all(|(life, _)| self.life < *life);
+        if smallest && self.now.since_ms(since) >= FOUND_MS {
+            self.found();
+        }
+    }
+
+    /// The node's own state, empty but for itself, is the mesh's from here on.
+    pub(super) fn found(&mut self) {
+        self.joined = true;
+        self.note(Note::Founded);
+        self.act_on_waiting();
+    }
+
+    /// A replica that stays dirty without getting on takes a new life and bootstraps (P6), if there is somebody to
+    /// bootstrap from. Waiting for the own slow clock is no reason: a new life would wait as well.
+    pub(super) fn watch_stuck(&mut self) {
+        if self.phase() != Phase::Dirty || self.session.is_some() {
+            return;
+        }
+        if self.now.since_ms(self.target_progress) < STUCK_MS {
+            return;
+        }
+        let slow = self.targets.keys().any(|life| self.logs.get(life).is_some_and(|log| log.ahead));
+        let helped = self.peers.values().any(|peer| peer.admitted && peer.phase == Some(Phase::Clean));
+        if helped && !slow {
+            self.reborn(Rebirth::Stuck);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The node's view of itself and its peers, for people and metrics.
+//!
+//! Not here: a verdict. Upholds I12: what is not known is `None`.
+
+use std::collections::BTreeMap;
+
+use covey_crdt::id::{GatewayName, LifeId};
+
+use super::Node;
+use crate::input::MonoTime;
+use crate::peer::Peer;
+use crate::status::{PeerStatus, Phase, Status};
+
+impl Node {
+    /// The node's view of itself and its peers.
+    #[must_use]
+    pub fn status(&self, now: MonoTime) -> Status {
+        let phase = self.phase();
+        let (mut holders, mut blocks) = (0, 0);
+        for (_, _, placed) in self.replica.holders() {
+            holders += u64::from(placed.blocks() > 0);
+            blocks += u64::from(placed.blocks());
+        }
+        Status {
+            name: self.config.name.to_string(),
+            life: self.life.to_string(),
+            phase,
+            digest: (phase == Phase::Clean).then(|| self.replica.digest().to_string()),
+            vector: format!("{:016x}", self.vector.hash()),
+            clock: self.clock.name().to_owned(),
+            clock_ahead_ms: self.clock_ahead_ms(),
+            workers: self.replica.records().count() as u64,
+            holders,
+            blocks,
+            ops_applied: self.ops_applied,
+            ops_held: self.logs.values().map(|log| log.held() as u64).sum(),
+            log_bytes: self.log_bytes as u64,
+            lives: self.vector.lives().count() as u64,
+            repairing: self.session.is_some(),
+            peers: self.peer_statuses(now),
+        }
+    }
+
+    /// One entry a name: the life that is linked, else the one heard last. A newer life of a name replaces its dead ones.
+    fn peer_statuses(&self, now: MonoTime) -> Vec<PeerStatus> {
+        let mut newest: BTreeMap<GatewayName, (LifeId, Option<&Peer>)> = BTreeMap::new();
+        let lives = self.replica.lives().iter().map(|(life, record)| (*life, record.name.clone()));
+        let linked = self.peers.iter().filter(|(_, peer)| peer.linked);
+        let linked = linked.filter_map(|(life, peer)| peer.name.clone().map(|name| (*life, name)));
+        for (life, name) in lives.chain(linked) {
+            if life == self.life || name == self.config.name {
+                continue;
+            }
+            let peer = self.peers.get(&life);
+            let rank = |peer: Option<&Peer>| (peer.is_some_and(|peer| peer.admitted), peer.and_then(|peer| peer.heard));
+            match newest.get(&name) {
+                Some((_, known)) if rank(*known) >= rank(peer) => {}
+                _ => {
+                    newest.insert(name, (life, peer));
+                }
+            }
+        }
+        newest.into_iter().map(|(name, (life, peer))| self.peer_status(now, &name, life, peer)).collect()
+    }
+
+    fn peer_status(&self, now: MonoTime, name: &GatewayName, life: LifeId, peer: Option<&Peer>) -> PeerStatus {
+        let left = self.replica.lives().get(&life).is_some_and(|record| record.left);
+        let mut status = PeerStatus { name: name.to_string(), life: life.to_string(), left, ..PeerStatus::default() };
+        let Some(peer) = peer else { return status };
+        status.linked = peer.linked && peer.admitted;
+        status.member = peer.member;
+        status.heard_ms = peer.heard.map(|heard| now.since_ms(heard));
+        status.phase = peer.phase;
+        status.digest = peer.digest.map(|digest| digest.to_string());
+        status.vector = peer.vector_hash.map(|hash| format!("{hash:016x}"));
+        if peer.heard.is_some() {
+            let lag = peer.known.iter().map(|(life, head)| head.seq.saturating_sub(self.vector.head(*life).seq)).sum();
+            let theirs = self.vector.lives().map(|(life, head)| head.seq.saturating_sub(peer.seq(life))).sum();
+            status.lag_ops = Some(lag);
+            status.their_lag_ops = Some(theirs);
+        }
+        status.rtt_us = peer.rtt_us;
+        let wall = peer.reading.and_then(|reading| reading.wall_ms(now));
+        status.offset_ms = wall.and_then(|wall| i64::try_from(wall - i128::from(self.wall.0)).ok());
+        status
+    }
+}

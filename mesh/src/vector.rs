@@ -1,0 +1,189 @@
+//! Vectors: how far each log is applied. One entry per life (sequence number and running hash) and one per worker feed.
+//!
+//! Entries remember at which version of the vector they last changed, so an exchange carries only what the peer has not
+//! acknowledged. The hash over all entries lets two replicas see that their vectors are equal without comparing them.
+//!
+//! Not here: the ops (`log`), the feeds' content (a later step; their entries exist so that no format changes).
+
+use std::collections::BTreeMap;
+
+use covey_crdt::digest::Digest;
+use covey_crdt::id::{LifeId, WorkerId};
+use covey_crdt::limits::LIVES_MAX;
+use covey_crdt::stored::StoredKey;
+
+use crate::wire::{Row, rows};
+
+/// Where a life's log is: the last sequence number (from 1; 0 is empty) and the running hash up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Head {
+    /// Ops so far.
+    pub seq: u64,
+    /// Hash over all of them.
+    pub hash: u64,
+}
+
+/// How far each log is applied here.
+#[derive(Clone, Debug, Default)]
+pub struct Vector {
+    lives: BTreeMap<LifeId, (Head, u64)>,
+    feeds: BTreeMap<WorkerId, (StoredKey, u64)>,
+    version: u64,
+    hash: Digest,
+}
+
+/// Rows a vector may have on the wire: its own bound and as many again for lives met through others.
+pub(crate) const ROWS_MAX: usize = 2 * LIVES_MAX;
+
+impl Vector {
+    /// Where a life's log is.
+    #[must_use]
+    pub fn head(&self, life: LifeId) -> Head {
+        self.lives.get(&life).map_or(Head::default(), |(head, _)| *head)
+    }
+
+    /// Moves a life's log on.
+    ///
+    /// # Panics
+    /// When it would go back (I4).
+    pub(crate) fn advance(&mut self, life: LifeId, head: Head) {
+        let before = self.head(life);
+        assert!(head.seq > before.seq, "an applied vector never regresses (I4)");
+        self.version += 1;
+        if before.seq > 0 {
+            self.hash.remove(entry(life, before));
+        }
+        self.hash.add(entry(life, head));
+        self.lives.insert(life, (head, self.version));
+    }
+
+    /// Entries of life logs.
+    pub fn lives(&self) -> impl Iterator<Item = (LifeId, Head)> + '_ {
+        self.lives.iter().map(|(life, (head, _))| (*life, *head))
+    }
+
+    /// Entries of feeds.
+    pub fn feeds(&self) -> impl Iterator<Item = (&WorkerId, &StoredKey)> {
+        self.feeds.iter().map(|(worker, (key, _))| (worker, key))
+    }
+
+    /// Raises a feed's entry.
+    pub(crate) fn advance_feed(&mut self, worker: &WorkerId, key: &StoredKey) {
+        let before = self.feeds.get(worker).map(|(key, _)| key.clone());
+        if before.as_ref().is_some_and(|before| before >= key) {
+            return;
+        }
+        self.version += 1;
+        if let Some(before) = before {
+            self.hash.remove(feed_entry(worker, &before));
+        }
+        self.hash.add(feed_entry(worker, key));
+        self.feeds.insert(worker.clone(), (key.clone(), self.version));
+    }
+
+    /// Equal vectors have equal hashes.
+    #[must_use]
+    pub const fn hash(&self) -> u64 {
+        self.hash.0 as u64
+    }
+
+    /// Grows with every change.
+    pub(crate) const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Entries that changed after version `since`, as rows; at most [`ROWS_MAX`].
+    pub(crate) fn rows_since(&self, since: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (life, (head, _)) in self.lives.iter().filter(|(_, (_, changed))| *changed > since).take(ROWS_MAX) {
+            bytes.extend_from_slice(&life.0.to_le_bytes());
+            bytes.extend_from_slice(&head.seq.to_le_bytes());
+            bytes.extend_from_slice(&head.hash.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Feed entries that changed after version `since`.
+    pub(crate) fn feeds_since(&self, since: u64) -> impl Iterator<Item = (&WorkerId, &StoredKey)> {
+        self.feeds.iter().filter(move |(_, (_, changed))| *changed > since).map(|(worker, (key, _))| (worker, key))
+    }
+}
+
+/// The entries in packed rows; `None` when they are not whole rows or too many.
+pub(crate) fn read_rows(bytes: &[u8]) -> Option<Vec<(LifeId, Head)>> {
+    let rows = rows::<32>(bytes, ROWS_MAX)?;
+    Some(
+        rows.map(|row| {
+            let mut row = Row(row);
+            (LifeId(row.u128()), Head { seq: row.u64(), hash: row.u64() })
+        })
+        .collect(),
+    )
+}
+
+/// Packs pairs of life and sequence number (held cursors, targets): 24-byte rows.
+pub(crate) fn write_seqs(pairs: impl Iterator<Item = (LifeId, u64)>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (life, seq) in pairs.take(ROWS_MAX) {
+        bytes.extend_from_slice(&life.0.to_le_bytes());
+        bytes.extend_from_slice(&seq.to_le_bytes());
+    }
+    bytes
+}
+
+/// The pairs in packed rows; `None` when they are not whole rows or too many.
+pub(crate) fn read_seqs(bytes: &[u8]) -> Option<Vec<(LifeId, u64)>> {
+    let rows = rows::<24>(bytes, ROWS_MAX)?;
+    Some(
+        rows.map(|row| {
+            let mut row = Row(row);
+            (LifeId(row.u128()), row.u64())
+        })
+        .collect(),
+    )
+}
+
+fn entry(life: LifeId, head: Head) -> Digest {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&life.0.to_be_bytes());
+    bytes[16..24].copy_from_slice(&head.seq.to_be_bytes());
+    // The running hash is left out: vectors that count the same ops are equal, and a fork must show as a digest mismatch.
+    Digest::of(&bytes)
+}
+
+fn feed_entry(worker: &WorkerId, key: &StoredKey) -> Digest {
+    let mut bytes = format!("{worker}\0{}\0{}\0", key.incarnation.counter, key.incarnation.token.as_str()).into_bytes();
+    bytes.extend_from_slice(&key.generation.counter.to_be_bytes());
+    bytes.extend_from_slice(&key.generation.life.to_be_bytes());
+    bytes.extend_from_slice(&key.position.to_be_bytes());
+    Digest::of(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_vectors_have_equal_hashes_however_they_came_about() {
+        let (mut one, mut other) = (Vector::default(), Vector::default());
+        for seq in 1..=5 {
+            one.advance(LifeId(1), Head { seq, hash: seq });
+        }
+        one.advance(LifeId(2), Head { seq: 3, hash: 9 });
+        other.advance(LifeId(2), Head { seq: 3, hash: 9 });
+        assert_ne!(one.hash(), other.hash());
+        other.advance(LifeId(1), Head { seq: 5, hash: 5 });
+        assert_eq!(one.hash(), other.hash());
+    }
+
+    #[test]
+    fn an_exchange_carries_only_what_changed() {
+        let mut vector = Vector::default();
+        vector.advance(LifeId(1), Head { seq: 1, hash: 1 });
+        let acked = vector.version();
+        vector.advance(LifeId(2), Head { seq: 7, hash: 2 });
+        let rows = read_rows(&vector.rows_since(acked)).expect("whole rows");
+        assert_eq!(rows, [(LifeId(2), Head { seq: 7, hash: 2 })]);
+        assert!(read_rows(&[0; 33]).is_none());
+    }
+}
