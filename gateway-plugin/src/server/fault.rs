@@ -112,10 +112,7 @@ impl Fault {
     }
 
     const fn code(self) -> &'static str {
-        match self {
-            Self::UnknownModel => "model_not_found",
-            other => other.name(),
-        }
+        if matches!(self, Self::UnknownModel) { "model_not_found" } else { self.name() }
     }
 }
 

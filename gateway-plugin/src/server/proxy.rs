@@ -112,10 +112,8 @@ fn route(
     let start = CpuTime::now();
     let routed = gateway.plugin().route(&question.key, &Hints { session: question.session, exclude: failed })?;
     let lookup_us = hashing_us + start.elapsed_us();
-    let outcome = match routed.outcome {
-        Outcome::TooShort if !question.scorable => Outcome::Unscorable,
-        outcome => outcome,
-    };
+    let unscorable = routed.outcome == Outcome::TooShort && !question.scorable;
+    let outcome = if unscorable { Outcome::Unscorable } else { routed.outcome };
     gateway.counters().routed(outcome);
     gateway.counters().lookup_cpu.record_us(lookup_us);
     let decision = Decision {
