@@ -40,7 +40,7 @@ impl Clock {
 }
 
 /// Fresh random bytes from the operating system.
-fn random<const N: usize>() -> [u8; N] {
+pub(super) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).expect("the operating system has randomness");
     bytes

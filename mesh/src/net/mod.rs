@@ -5,10 +5,29 @@
 //! thread, request threads neither wait nor fail.
 
 mod clock;
+mod context;
+mod dial;
+mod driver;
+mod framing;
+mod identity;
+mod link;
+mod links;
+mod members;
+mod membership;
 mod mesh;
 mod metrics;
+mod network;
+mod peer;
+mod plan;
+mod queue;
+mod scan;
 mod secret;
 mod start;
+mod throttle;
+mod tls;
+mod transport;
+mod tunnel;
+mod watchdog;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
