@@ -164,9 +164,8 @@ impl<F: Fleet> Field<'_, F> {
 
     /// A usable worker of the step that was not taken yet, any with equal chance as long as most are usable.
     fn usable_of(&self, step: &Step, start: u64, taken: &[Scored]) -> Option<WorkerNo> {
-        let free = |worker: &WorkerNo| {
-            self.fleet.is_usable(*worker) && taken.iter().all(|other| other.worker != *worker)
-        };
+        let free =
+            |worker: &WorkerNo| self.fleet.is_usable(*worker) && taken.iter().all(|other| other.worker != *worker);
         let start = (start % u64::from(step.len().max(1))) as usize;
         step.iter().skip(start).find(free).or_else(|| step.iter().take(start).find(free))
     }
@@ -199,7 +198,7 @@ impl Chance {
 }
 
 /// SplitMix64's finisher: every bit of the word moves every bit of the result.
-fn mix(word: u64) -> u64 {
+pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ word >> 31
