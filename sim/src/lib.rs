@@ -1,1 +1,10 @@
-//! Placeholder while the room is being furnished.
+//! The adversary and the yardstick.
+
+pub mod invariants;
+pub mod marks;
+pub mod network;
+pub mod oracle;
+pub mod plan;
+pub mod swarm;
+pub mod traffic;
+pub mod world;

@@ -1,0 +1,3 @@
+//! The simulator's tests: one binary.
+
+mod swarm;
