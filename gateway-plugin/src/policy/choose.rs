@@ -164,9 +164,8 @@ impl<F: Fleet> Field<'_, F> {
 
     /// A usable worker of the step that was not taken yet, any with equal chance as long as most are usable.
     fn usable_of(&self, step: &Step, start: u64, taken: &[Scored]) -> Option<WorkerNo> {
-        let free = |worker: &WorkerNo| {
-            self.fleet.is_usable(*worker) && taken.iter().all(|other| other.worker != *worker)
-        };
+        let free =
+            |worker: &WorkerNo| self.fleet.is_usable(*worker) && taken.iter().all(|other| other.worker != *worker);
         let start = (start % u64::from(step.len().max(1))) as usize;
         step.iter().skip(start).find(free).or_else(|| step.iter().take(start).find(free))
     }

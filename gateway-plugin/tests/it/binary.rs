@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::fake::{DONE, FakeWorker, Step, chat_json, delta, sse_head, until};
-use crate::gateway::{MODEL, ask};
+use crate::gateway::{MODEL, ask, client};
 
 fn covey(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_covey"));
@@ -153,21 +153,21 @@ async fn requests_under_way_are_finished_before_the_gateway_stops() {
     let steps = || vec![sse_head(), Step::Send(delta("one").into_bytes()), Step::Await, Step::Send(DONE.into())];
     let worker = FakeWorker::start(move |_| steps()).await;
     let process = Process::start(&worker, &[]);
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let http = client();
     let url = format!("http://{}/v1/chat/completions", process.listen);
-    let mut response = client.post(&url).body(ask("x", true).to_string()).send().await.expect("answered");
+    let mut response = http.post(&url).body(ask("x", true).to_string()).send().await.expect("answered");
     let mut seen = response.chunk().await.expect("bytes").expect("a piece").to_vec();
     process.signal("TERM");
     let admin = format!("http://{}/readyz", process.admin);
     let start = Instant::now();
     loop {
-        let ready = client.get(&admin).send().await.expect("the admin port still answers");
+        let ready = http.get(&admin).send().await.expect("the admin port still answers");
         if ready.status() == 503 && ready.text().await.expect("a reason").contains("shutting down") {
             break;
         }
         assert!(start.elapsed() < Duration::from_secs(10), "it does not say that it is draining");
     }
-    let refused = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let refused = client();
     let start = Instant::now();
     while refused.post(&url).body("{}").send().await.is_ok() {
         assert!(start.elapsed() < Duration::from_secs(10), "it still accepts connections");
@@ -185,9 +185,9 @@ async fn requests_under_way_are_finished_before_the_gateway_stops() {
 async fn what_outlasts_the_drain_time_is_cut_off() {
     let worker = FakeWorker::start(|_| vec![sse_head(), Step::Send(delta("one").into_bytes()), Step::Await]).await;
     let process = Process::start(&worker, &["--drain-timeout", "300ms"]);
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let http = client();
     let url = format!("http://{}/v1/chat/completions", process.listen);
-    let mut response = client.post(&url).body(ask("x", true).to_string()).send().await.expect("answered");
+    let mut response = http.post(&url).body(ask("x", true).to_string()).send().await.expect("answered");
     response.chunk().await.expect("bytes").expect("a piece");
     process.signal("TERM");
     let (code, log) = process.finish();

@@ -38,8 +38,14 @@ pub async fn gateway_at(urls: &[String], extra: &[&str]) -> TestGateway {
     };
     let config = Config::parse(&args).expect("a sound configuration");
     let running = start(config).await.expect("the gateway starts");
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    TestGateway { running, client }
+    TestGateway { running, client: client() }
+}
+
+/// A client with connections of its own.
+pub fn client() -> reqwest::Client {
+    // Fails when a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().expect("a client")
 }
 
 impl TestGateway {
