@@ -77,6 +77,16 @@ pub struct Overlap {
 }
 
 impl Overlap {
+    /// An answer made by hand: (depth, workers), deepest first.
+    #[cfg(test)]
+    pub(crate) fn of(steps: &[(u32, &[u32])]) -> Self {
+        let step = |(depth, workers): &(u32, &[u32])| Step {
+            depth: *depth,
+            workers: StepWorkers::Many(workers.iter().copied().collect()),
+        };
+        Self { steps: steps.iter().map(step).collect(), ..Self::default() }
+    }
+
     /// The state it was taken from.
     #[must_use]
     pub const fn version(&self) -> Version {

@@ -12,12 +12,14 @@ use covey_crdt::id::WorkerId;
 use covey_mesh::input::Load;
 
 use super::cell::{WorkerCell, WorkerNo};
+use crate::bits::Bits;
 
 /// One immutable list of workers.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     by_no: Vec<Option<Arc<WorkerCell>>>,
     routable: Vec<WorkerNo>,
+    routable_bits: Bits,
 }
 
 impl Table {
@@ -36,7 +38,7 @@ impl Table {
     /// Whether this gateway can route to the worker.
     #[must_use]
     pub fn is_routable(&self, no: WorkerNo) -> bool {
-        self.routable.binary_search(&no).is_ok()
+        self.routable_bits.contains(no.0)
     }
 }
 
@@ -75,6 +77,7 @@ impl Workers {
         let mut table = Table::clone(&self.table.load());
         if let Err(at) = table.routable.binary_search(&cell.no()) {
             table.routable.insert(at, cell.no());
+            table.routable_bits.insert(cell.no().0);
             self.table.store(Arc::new(table));
         }
         cell
@@ -87,6 +90,7 @@ impl Workers {
         let mut table = Table::clone(&self.table.load());
         let Ok(at) = table.routable.binary_search(no) else { return false };
         table.routable.remove(at);
+        table.routable_bits.remove(no.0);
         self.table.store(Arc::new(table));
         true
     }
@@ -125,7 +129,7 @@ impl Workers {
         for slot in &mut table.by_no {
             let unused = slot
                 .as_ref()
-                .filter(|cell| Arc::strong_count(cell) == TABLES && table.routable.binary_search(&cell.no()).is_err());
+                .filter(|cell| Arc::strong_count(cell) == TABLES && !table.routable_bits.contains(cell.no().0));
             if let Some(cell) = unused {
                 numbers.remove(cell.id());
                 *slot = None;

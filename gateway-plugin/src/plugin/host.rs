@@ -1,7 +1,8 @@
-//! The plugin's side of the mesh thread.
+//! The plugin as the mesh driver's host: the feed behind the driver's trait.
 //!
-//! Not here: what is done with changes (`index`).
+//! Not here: what the feed does (`feed`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use covey_crdt::change::Change;
@@ -10,27 +11,28 @@ use covey_mesh::input::Load;
 use covey_mesh::net::{Host, MakeHost};
 use covey_mesh::note::Note;
 
-use std::sync::Arc;
-
 use super::Plugin;
+use super::feed::Feed;
 
-struct PluginHost {
-    plugin: Arc<Plugin>,
-}
+impl Host for Feed {
+    fn changed(&mut self, change: Change) {
+        Self::changed(self, change);
+    }
 
-impl Host for PluginHost {
-    fn changed(&mut self, _change: Change) {}
+    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
+        Self::load(self, life, worker, load);
+    }
 
-    fn load(&mut self, _life: LifeId, _worker: &WorkerId, _load: Load) {}
-
-    fn note(&mut self, _note: &Note) {}
+    fn note(&mut self, note: &Note) {
+        Self::note(self, note);
+    }
 
     fn publish(&mut self) -> Option<Duration> {
-        None
+        Self::publish(self)
     }
 
     fn sample_load(&mut self, out: &mut Vec<(WorkerId, Load)>) {
-        self.plugin.workers.sample(out);
+        Self::sample_load(self, out);
     }
 }
 
@@ -39,6 +41,6 @@ impl Plugin {
     #[must_use]
     pub fn make_host(self: &Arc<Self>) -> MakeHost {
         let plugin = Arc::clone(self);
-        Arc::new(move |_life| Box::new(PluginHost { plugin: Arc::clone(&plugin) }))
+        Arc::new(move |life| Box::new(plugin.feed(life)))
     }
 }

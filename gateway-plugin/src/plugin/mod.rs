@@ -1,38 +1,51 @@
 //! The seam a gateway embeds. No async, no lock on a request's path, nothing that can fail a request (I11).
 //!
 //! ```text
-//! key    = RequestKey::of_bytes(..)          hash the rendered prompt, once
-//! routed = plugin.route(&key, &hints)?       look up, choose, count as pending        -> Routed { worker, ticket, .. }
-//!          plugin.accepted(&mut ticket, &key)     first byte of the answer: the placement is published
-//!          plugin.ended(ticket, &key, output, end)   the chain is extended by what was produced
+//! key    = RequestKey::of_bytes(..)             hash the rendered prompt, once
+//! routed = plugin.route(&key, &hints)?          look up, choose, count as pending    -> Routed { worker, ticket, .. }
+//!          plugin.accepted(&mut ticket, &key)   first byte of the answer: the placement is published
+//!          plugin.ended(ticket, &key, output, end)      the chain is extended by what was produced
 //! ```
-//! A worker that fails before its first byte: drop the ticket and route again with the worker in `Hints::exclude`.
+//! A worker that fails before its first byte: drop the ticket and route again with the worker in [`Hints::exclude`].
 //!
-//! Not here: HTTP (`server`), gossip (`covey-mesh`). Upholds I6 (a placement is published only after a worker accepted).
+//! There is one replica and one index; the plugin keeps no coverage of its own beside them (hazard 13). Mesh off is a
+//! replica of one. Not here: HTTP (`server`), gossip (`covey-mesh`). Upholds I6: a placement is published only after a
+//! worker accepted, never at selection (hazard 11).
 
+mod feed;
 #[cfg(feature = "server")]
 mod host;
+mod notes;
 mod outcome;
 mod request_key;
+mod route;
+mod routed;
 mod sink;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod ticket;
-pub mod view;
+mod view;
 
-use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use covey_crdt::id::{Incarnation, Token, WorkerId};
-use covey_mesh::input::Local;
+use covey_crdt::hash::BlockHash;
+use covey_crdt::id::{Incarnation, LifeId, Token, WorkerId};
+use covey_mesh::input::{Load, Local};
 
+pub use self::feed::Feed;
+pub use self::notes::{DELAY_BOUNDS_MS, Notes, NotesSnapshot};
 pub use self::outcome::{End, Outcome, Skipped};
 pub use self::request_key::RequestKey;
+pub use self::routed::{Hints, NoWorker, Routed, RunnerUp};
 pub use self::sink::Sink;
 pub use self::stats::PluginStats;
 pub use self::ticket::Ticket;
-use self::view::View;
+pub use self::view::{VIEW_AGE_MAX, View};
+use crate::index::{Index, Reading};
 use crate::load::Workers;
-use crate::policy::{Policy, Reason};
+use crate::policy::{Policy, mix};
 
 /// What a plugin is told once.
 #[derive(Clone, Debug, Default)]
@@ -43,59 +56,15 @@ pub struct PluginConfig {
     pub seed: u64,
 }
 
-/// What a caller knows about one request besides its prompt.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Hints<'a> {
-    /// A hash of the session's key, when the client sent one. Only `sticky` looks at it.
-    pub session: Option<u64>,
-    /// Workers not to choose: they failed this request already.
-    pub exclude: &'a [WorkerId],
-}
-
-/// A routing decision.
-#[derive(Debug)]
-pub struct Routed {
-    /// Where the request goes.
-    pub worker: WorkerId,
-    /// That worker's incarnation as the view has it.
-    pub incarnation: Incarnation,
-    /// What the lookup came to.
-    pub outcome: Outcome,
-    /// Tokens of the prompt the worker is predicted to have cached; 0 when coverage was not looked at.
-    pub predicted_tokens: u64,
-    /// The prompt's length in tokens.
-    pub prompt_tokens: u64,
-    /// What decided.
-    pub reason: Reason,
-    /// Keeps the request counted as the worker's load.
-    pub ticket: Ticket,
-}
-
-/// No worker can take the request. Fault: the operator's or the workers'; answer 503 and retry later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoWorker {
-    /// Workers this gateway knows.
-    pub known: usize,
-    /// Of these, masked or removed.
-    pub unusable: usize,
-    /// Of these, excluded because they failed the request.
-    pub excluded: usize,
-}
-
-impl fmt::Display for NoWorker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { known, unusable, excluded } = self;
-        write!(f, "no worker can take the request: {known} known, {unusable} unreachable or removed, ")?;
-        write!(f, "{excluded} failed it already")
-    }
-}
-
-impl std::error::Error for NoWorker {}
-
 /// One gateway's routing brain. Share it in an `Arc`; every method takes `&self`.
 pub struct Plugin {
+    policy: Policy,
+    seed: u64,
+    turns: AtomicU64,
     workers: Arc<Workers>,
+    index: Arc<Index>,
     view: Arc<View>,
+    notes: Arc<Notes>,
     sink: OnceLock<Box<dyn Sink>>,
     counters: stats::Counters,
 }
@@ -104,31 +73,63 @@ impl Plugin {
     /// A plugin that knows no worker, with an empty index. Until [`Self::connect`] every op is dropped and counted.
     #[must_use]
     pub fn new(config: &PluginConfig) -> Self {
-        let _ = config;
+        let workers: Arc<Workers> = Arc::default();
         Self {
-            workers: Arc::default(),
+            policy: config.policy,
+            seed: config.seed,
+            turns: AtomicU64::new(0),
+            index: Arc::new(Index::new(Arc::clone(&workers))),
+            workers,
             view: Arc::default(),
+            notes: Arc::default(),
             sink: OnceLock::new(),
             counters: stats::Counters::default(),
         }
     }
 
-    /// Says where local ops go; the first call counts. Separate from [`Self::new`], because the mesh is started with the
-    /// plugin's host.
+    /// Says where local ops go; only the first call counts. Separate from [`Self::new`], because a mesh is started with
+    /// the plugin's host.
     pub fn connect(&self, sink: impl Sink + 'static) {
-        let _ = self.sink.set(Box::new(sink));
+        let _already = self.sink.set(Box::new(sink));
     }
 
-    /// Whether the index can be trusted, for whoever feeds it.
+    /// What carries the outputs of the node of `life` into the index. The view is empty and not to be trusted from this
+    /// moment until that node is clean, and the feeds of earlier lives show nothing any more.
     #[must_use]
-    pub fn view(&self) -> &Arc<View> {
-        &self.view
+    pub fn feed(&self, life: LifeId) -> Feed {
+        let writer = self.index.writer(life);
+        Feed::new(writer, Arc::clone(&self.view), Arc::clone(&self.notes), Arc::clone(&self.workers))
+    }
+
+    /// The policy.
+    #[must_use]
+    pub const fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// The present version of the index, for gauges and debugging.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.index.load()
+    }
+
+    /// What the mesh member of this process observed so far, over all its lives.
+    #[must_use]
+    pub fn notes(&self) -> NotesSnapshot {
+        self.notes.snapshot()
     }
 
     /// What was counted since the plugin was made.
     #[must_use]
     pub fn stats(&self) -> PluginStats {
         self.counters.snapshot()
+    }
+
+    /// Whether the view cannot be trusted: its feeder is silent for more than [`VIEW_AGE_MAX`], or the replica has not been
+    /// clean since its life began. Requests are routed on load then.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        !self.view.is_complete() || self.sink.get().is_some_and(|sink| sink.silent_for() > VIEW_AGE_MAX)
     }
 
     /// This gateway can route to the worker from now on.
@@ -164,33 +165,15 @@ impl Plugin {
     /// The worker's incarnation as the view has it; [`Incarnation::unknown`] without a record.
     #[must_use]
     pub fn incarnation(&self, worker: &WorkerId) -> Incarnation {
-        let _ = worker;
-        Incarnation::unknown()
+        let reading = self.index.load();
+        let record = self.workers.find(worker).and_then(|cell| reading.worker(cell.no()).cloned());
+        record.map_or_else(Incarnation::unknown, |view| view.incarnation)
     }
 
-    /// Chooses a worker and counts the request as pending there.
-    ///
-    /// # Errors
-    /// [`NoWorker`] when every known worker is masked, removed or excluded.
-    pub fn route(&self, key: &RequestKey, hints: &Hints<'_>) -> Result<Routed, NoWorker> {
-        let table = self.workers.table();
-        let usable = table.routable().iter().filter_map(|no| table.cell(*no));
-        let best = usable
-            .filter(|cell| !cell.is_masked() && !hints.exclude.contains(cell.id()))
-            .min_by_key(|cell| cell.load());
-        let none = NoWorker { known: table.routable().len(), unusable: 0, excluded: hints.exclude.len() };
-        let cell = best.ok_or(none).inspect_err(|_| self.counters.no_worker())?;
-        self.counters.outcome(Outcome::Off);
-        let incarnation = self.incarnation(cell.id());
-        Ok(Routed {
-            worker: cell.id().clone(),
-            incarnation: incarnation.clone(),
-            outcome: Outcome::Off,
-            predicted_tokens: 0,
-            prompt_tokens: key.prompt_tokens(),
-            reason: Reason::Load,
-            ticket: Ticket::new(Arc::clone(cell), incarnation, key.prompt_tokens()),
-        })
+    /// What this gateway has outstanding on the worker; zero for one it does not know.
+    #[must_use]
+    pub fn own_load(&self, worker: &WorkerId) -> Load {
+        self.workers.find(worker).map_or_else(Load::default, |cell| cell.load())
     }
 
     /// The first byte of the answer arrived: the worker has the prompt. Publishes the placement, once per ticket.
@@ -201,31 +184,43 @@ impl Plugin {
     }
 
     /// The request is over. `output` is what the worker produced, rendered exactly as the next turn will carry it (the bytes
-    /// that follow the prompt's rendering). Nothing is published when the worker never accepted or [`End::Failed`].
+    /// that follow the prompt's rendering). Nothing is published when the worker never accepted, or after [`End::Failed`].
     pub fn ended(&self, ticket: Ticket, key: &RequestKey, output: &[u8], end: End) {
-        if ticket.is_accepted() && end != End::Failed {
+        let claims = match end {
+            End::Completed | End::Aborted => ticket.is_accepted(),
+            End::Failed => false,
+        };
+        if claims {
             self.place(&ticket, key, key.extended(output));
         }
     }
 
-    fn place(&self, ticket: &Ticket, key: &RequestKey, chain: Arc<[covey_crdt::hash::BlockHash]>) {
+    fn place(&self, ticket: &Ticket, key: &RequestKey, chain: Arc<[BlockHash]>) {
         if chain.is_empty() {
             return;
         }
-        self.submit(Local::Place {
+        let placed = self.submit(Local::Place {
             worker: ticket.worker().clone(),
             keyspace: Arc::clone(key.keyspace()),
             incarnation: ticket.incarnation().clone(),
             chain,
         });
-    }
-
-    fn submit(&self, local: Local) {
-        let placement = matches!(local, Local::Place { .. });
-        if !self.sink.get().is_some_and(|sink| sink.submit(local)) {
-            self.counters.dropped();
-        } else if placement {
+        if placed {
             self.counters.placement();
         }
+    }
+
+    fn submit(&self, local: Local) -> bool {
+        let taken = self.sink.get().is_some_and(|sink| sink.submit(local));
+        if !taken {
+            self.counters.dropped();
+        }
+        taken
+    }
+
+    /// How many requests were routed before this one, and the random word for it.
+    fn next_turn(&self) -> (u64, u64) {
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        (turn, mix(self.seed ^ mix(turn)))
     }
 }

@@ -65,6 +65,12 @@ impl RequestKey {
         &self.chain
     }
 
+    /// A hash that names the prompt's first two blocks (the only one of a one-block prompt); `None` without a block.
+    #[must_use]
+    pub fn prefix(&self) -> Option<u64> {
+        self.chain.get(1).or(self.chain.first()).map(|block| block.0)
+    }
+
     /// The prompt's length.
     #[must_use]
     pub const fn prompt(&self) -> Prompt {

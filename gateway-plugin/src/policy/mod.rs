@@ -11,6 +11,7 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
+pub(crate) use self::choose::mix;
 pub use self::choose::{Choice, Fleet, Query, REQUEST_TOKENS, Scored, choose};
 pub use self::prompt::Prompt;
 
@@ -127,22 +128,5 @@ impl Reason {
             Self::Session => "session",
             Self::Prefix => "prefix",
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_policy_is_refused_with_the_list() {
-        for policy in Policy::ALL {
-            assert_eq!(policy.name().parse(), Ok(policy));
-        }
-        let error = "fastest".parse::<Policy>().expect_err("not a policy");
-        assert_eq!(
-            error.to_string(),
-            "no policy is called \"fastest\"; choose one of: mesh, least-load, round-robin, random, sticky, prefix-hash, local"
-        );
     }
 }
