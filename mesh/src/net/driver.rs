@@ -2,7 +2,7 @@
 //!
 //! Not here: the thread it runs on and its supervision (`watchdog`), links (`links`), sockets (`network`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::mesh::{Ending, LifeState, Shared};
 use super::network::{Base, Network};
 use super::transport::CloseCode;
 use super::{Host, MeshConfig};
-use crate::input::{Input, Load, Local, Member, MonoTime};
+use crate::input::{Input, Link, Load, Local, Member, MonoTime};
 use crate::node::Node;
 use crate::note::Note;
 use crate::output::{Output, Rebirth};
@@ -120,6 +120,8 @@ struct Driver<'a> {
     node: Node,
     host: LiveHost,
     network: Option<(Network, Links)>,
+    /// Who is a live member, for lives that get a link only after the membership service has spoken.
+    members: BTreeSet<LifeId>,
     loads: BTreeMap<WorkerId, Load>,
     sampled: Vec<(WorkerId, Load)>,
     sample_at: MonoTime,
@@ -156,6 +158,7 @@ impl<'a> Driver<'a> {
             node,
             host,
             network,
+            members: BTreeSet::new(),
             loads: BTreeMap::new(),
             sampled: Vec::new(),
             sample_at: now,
@@ -213,7 +216,7 @@ impl<'a> Driver<'a> {
     fn turn(&mut self, woken: Woken) {
         match woken {
             Woken::Event(event) => self.on_event(event),
-            Woken::Member(member) => self.feed(Input::Member(member)),
+            Woken::Member(member) => self.on_member(member),
             Woken::Other => {}
         }
         for _ in 0..COMMANDS_PER_TURN {
@@ -243,9 +246,21 @@ impl<'a> Driver<'a> {
         self.feed_link_inputs();
     }
 
+    fn on_member(&mut self, member: Member) {
+        match member {
+            Member::Up(life) => self.members.insert(life),
+            Member::Down(life) => self.members.remove(&life),
+        };
+        self.feed(Input::Member(member));
+    }
+
     fn feed_link_inputs(&mut self) {
         while let Some(input) = self.network.as_mut().and_then(|(_, links)| links.poll_input()) {
+            let up = if let Input::Link(Link::Up(life)) = input { Some(life) } else { None };
             self.handle(input);
+            if let Some(life) = up.filter(|life| self.members.contains(life)) {
+                self.handle(Input::Member(Member::Up(life)));
+            }
         }
     }
 

@@ -10,12 +10,12 @@ use bytes::Bytes;
 use covey_crdt::id::LifeId;
 use quinn::{ReadExactError, RecvStream};
 
+use crate::limits::FRAME_BYTES_MAX;
 use crate::output::Class;
 
-/// Bytes of the largest frame.
-pub(super) const FRAME_BYTES_MAX: u32 = 256 * 1024;
 /// Bytes of the largest hello.
 const HELLO_BYTES_MAX: u32 = 128;
+const _: () = assert!(FRAME_BYTES_MAX <= u32::MAX as usize);
 const HELLO_MAGIC: &[u8; 6] = b"covey\x01";
 
 /// Why a stream ended.
@@ -71,8 +71,13 @@ pub(super) async fn read_class(stream: &mut RecvStream) -> Result<Option<Class>,
     Ok(class_of(byte[0]))
 }
 
-/// Reads one frame of at most `bytes_max` bytes.
-pub(super) async fn read_frame(stream: &mut RecvStream, bytes_max: u32) -> Result<Bytes, FrameError> {
+/// Reads one of the node's frames.
+pub(super) async fn read_frame(stream: &mut RecvStream) -> Result<Bytes, FrameError> {
+    read_bounded(stream, FRAME_BYTES_MAX as u32).await
+}
+
+/// Reads one length and at most `bytes_max` bytes.
+pub(super) async fn read_bounded(stream: &mut RecvStream, bytes_max: u32) -> Result<Bytes, FrameError> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).await?;
     let bytes = u32::from_le_bytes(length);
@@ -123,7 +128,7 @@ impl Hello {
 
     /// Reads a hello; the inner `None` is one that does not parse.
     pub(super) async fn read(stream: &mut RecvStream) -> Result<Option<Self>, FrameError> {
-        Ok(Self::decode(&read_frame(stream, HELLO_BYTES_MAX).await?))
+        Ok(Self::decode(&read_bounded(stream, HELLO_BYTES_MAX).await?))
     }
 }
 

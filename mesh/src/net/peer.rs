@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::context::{Context, Event, LinkId};
-use super::framing::{FRAME_BYTES_MAX, FrameError, Hello, class_byte, prefix, read_class, read_frame};
+use super::framing::{FrameError, Hello, class_byte, prefix, read_class, read_frame};
 use super::identity::Identity;
 use super::link::{Link, Queues};
 use super::metrics::LinkFailure;
@@ -255,7 +255,7 @@ impl Streams {
     async fn read(self: Arc<Self>, class: Class, mut stream: RecvStream) -> Result<(), FrameError> {
         let counters = self.context.counters();
         loop {
-            let bytes = read_frame(&mut stream, FRAME_BYTES_MAX).await?;
+            let bytes = read_frame(&mut stream).await?;
             counters.frames_in.add(class, 1);
             counters.bytes_in.add(class, bytes.len() as u64);
             let frame = Event::Frame { link: self.id, from: self.life, bytes };

@@ -16,14 +16,14 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::identity::{Identity, Leaf, MeshCa};
 
-/// The version of everything that goes over a link: streams, framing, hello, membership tunnel.
-const WIRE_VERSION: u32 = 1;
+/// The version of how a link is used: streams, framing, hello, membership tunnel. Messages have a version of their own.
+const LINK_VERSION: u32 = 1;
 /// What two members speak who can only say that they differ.
 const DIFFERS: &[u8] = b"covey/differs";
 
 /// The protocol name that carries frames: wire version and hash-key id.
 pub(super) fn protocol(key_id: HashKeyId) -> String {
-    format!("covey/{WIRE_VERSION}/{:016x}", key_id.0)
+    format!("covey/{LINK_VERSION}/{:016x}", key_id.0)
 }
 
 /// The two halves for one certificate.

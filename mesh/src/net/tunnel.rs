@@ -17,7 +17,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::watch;
 
 use super::context::Context;
-use super::framing::{FrameError, prefix, read_frame};
+use super::framing::{FrameError, prefix, read_bounded};
 use super::scan::{MESSAGE_BYTES_MAX, scan};
 
 /// A free port on loopback: nobody else's messages get in.
@@ -177,7 +177,7 @@ async fn outward(
 
 async fn inward(context: &Context, proxy: &UdpSocket, recv: &mut RecvStream) -> Result<(), FrameError> {
     loop {
-        let message = read_frame(recv, MESSAGE_BYTES_MAX).await?;
+        let message = read_bounded(recv, MESSAGE_BYTES_MAX).await?;
         if message.is_empty() {
             continue;
         }

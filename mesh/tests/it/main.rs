@@ -1,6 +1,7 @@
 //! The driver over real sockets on loopback, in real time; every wait is bounded.
 #![cfg(feature = "net")]
 
+mod converge;
 mod lives;
 mod peers;
 mod secrets;
