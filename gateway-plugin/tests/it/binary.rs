@@ -1,17 +1,10 @@
 //! The real binary: exit codes, messages, draining, `covey status`.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::fake::{DONE, FakeWorker, Step, chat_json, delta, sse_head, until};
-use crate::gateway::{MODEL, ask, client};
-
-fn covey(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_covey"));
-    command.args(args).env_clear();
-    command
-}
+use crate::gateway::{ask, client};
+use crate::process::{Process, covey, status};
 
 fn fails(args: &[&str], env: &[(&str, &str)], code: i32, words: &[&str]) {
     let output = covey(args).envs(env.iter().copied()).output().expect("it runs");
@@ -59,73 +52,6 @@ fn status_of_nobody_is_unknown() {
     let output = covey(&["status", "--admin", "127.0.0.1:1", "--json"]).output().expect("it runs");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((output.status.code(), json["verdict"].as_str()), (Some(3), Some("unknown")));
-}
-
-/// A gateway process; killed when the test is over.
-struct Process {
-    child: Child,
-    listen: String,
-    admin: String,
-    stdout: BufReader<std::process::ChildStdout>,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Process {
-    fn start(worker: &FakeWorker, extra: &[&str]) -> Self {
-        let worker = format!("w0={}", worker.url());
-        let base = [
-            "gateway",
-            "--listen",
-            "127.0.0.1:0",
-            "--admin-listen",
-            "127.0.0.1:0",
-            "--model",
-            MODEL,
-            "--worker",
-            &worker,
-        ];
-        let mut child = covey(&[&base[..], extra].concat())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut banner = String::new();
-        stdout.read_line(&mut banner).expect("a line");
-        let after = |mark: &str| {
-            let rest = banner.split(mark).nth(1).unwrap_or_else(|| panic!("no {mark} in {banner:?}"));
-            rest.split([',', ' ', '\n']).next().expect("an address").to_owned()
-        };
-        Self { listen: after("clients http://"), admin: after("admin http://"), child, stdout }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs").success());
-    }
-
-    /// Exit code and everything it logged.
-    fn finish(mut self) -> (Option<i32>, String) {
-        let start = Instant::now();
-        while self.child.try_wait().expect("a child").is_none() {
-            assert!(start.elapsed() < Duration::from_secs(20), "it does not stop");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let mut log = String::new();
-        self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("text");
-        self.stdout.read_to_string(&mut log).expect("text");
-        (self.child.wait().expect("a child").code(), log)
-    }
-}
-
-fn status(admin: &str, extra: &[&str]) -> Output {
-    covey(&[&["status", "--admin", admin], extra].concat()).output().expect("it runs")
 }
 
 #[tokio::test(flavor = "multi_thread")]
