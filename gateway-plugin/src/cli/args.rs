@@ -86,10 +86,10 @@ pub struct GatewayArgs {
     pub limits: LimitArgs,
 
     /// What to log: error, warn, info, debug, trace, or a filter such as `info,covey_mesh=debug`.
-    #[arg(long, env = "COVEY_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(long, env = "COVEY_LOG", help_heading = "Logging", default_value = "info", value_name = "FILTER")]
     pub log: String,
     /// How log lines look.
-    #[arg(long, env = "COVEY_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    #[arg(long, env = "COVEY_LOG_FORMAT", help_heading = "Logging", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormatArg,
 }
 

@@ -152,7 +152,8 @@ fn fields_of(message: &Value) -> Vec<(u8, Vec<u8>)> {
                 }
             }
         }
-        other => fields.last_mut().expect("a body").1.extend(text(other)),
+        Value::String(text) => fields.last_mut().expect("a body").1.extend(text.as_bytes()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {}
     }
     for (tag, key) in [(0xF6, "name"), (0xF5, "tool_call_id")] {
         if message[key].as_str().is_some_and(|value| !value.is_empty()) {

@@ -1,17 +1,10 @@
 //! The real binary: exit codes, messages, draining, `covey status`.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::fake::{DONE, FakeWorker, Step, chat_json, delta, sse_head, until};
-use crate::gateway::{MODEL, ask};
-
-fn covey(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_covey"));
-    command.args(args).env_clear();
-    command
-}
+use crate::gateway::{ask, client};
+use crate::process::{Process, covey, status};
 
 fn fails(args: &[&str], env: &[(&str, &str)], code: i32, words: &[&str]) {
     let output = covey(args).envs(env.iter().copied()).output().expect("it runs");
@@ -61,73 +54,6 @@ fn status_of_nobody_is_unknown() {
     assert_eq!((output.status.code(), json["verdict"].as_str()), (Some(3), Some("unknown")));
 }
 
-/// A gateway process; killed when the test is over.
-struct Process {
-    child: Child,
-    listen: String,
-    admin: String,
-    stdout: BufReader<std::process::ChildStdout>,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Process {
-    fn start(worker: &FakeWorker, extra: &[&str]) -> Self {
-        let worker = format!("w0={}", worker.url());
-        let base = [
-            "gateway",
-            "--listen",
-            "127.0.0.1:0",
-            "--admin-listen",
-            "127.0.0.1:0",
-            "--model",
-            MODEL,
-            "--worker",
-            &worker,
-        ];
-        let mut child = covey(&[&base[..], extra].concat())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut banner = String::new();
-        stdout.read_line(&mut banner).expect("a line");
-        let after = |mark: &str| {
-            let rest = banner.split(mark).nth(1).unwrap_or_else(|| panic!("no {mark} in {banner:?}"));
-            rest.split([',', ' ', '\n']).next().expect("an address").to_owned()
-        };
-        Self { listen: after("clients http://"), admin: after("admin http://"), child, stdout }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs").success());
-    }
-
-    /// Exit code and everything it logged.
-    fn finish(mut self) -> (Option<i32>, String) {
-        let start = Instant::now();
-        while self.child.try_wait().expect("a child").is_none() {
-            assert!(start.elapsed() < Duration::from_secs(20), "it does not stop");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let mut log = String::new();
-        self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("text");
-        self.stdout.read_to_string(&mut log).expect("text");
-        (self.child.wait().expect("a child").code(), log)
-    }
-}
-
-fn status(admin: &str, extra: &[&str]) -> Output {
-    covey(&[&["status", "--admin", admin], extra].concat()).output().expect("it runs")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_alone_is_converged_and_stops_cleanly_when_asked() {
     let worker = FakeWorker::start(|_| vec![chat_json("hi")]).await;
@@ -153,21 +79,21 @@ async fn requests_under_way_are_finished_before_the_gateway_stops() {
     let steps = || vec![sse_head(), Step::Send(delta("one").into_bytes()), Step::Await, Step::Send(DONE.into())];
     let worker = FakeWorker::start(move |_| steps()).await;
     let process = Process::start(&worker, &[]);
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let http = client();
     let url = format!("http://{}/v1/chat/completions", process.listen);
-    let mut response = client.post(&url).body(ask("x", true).to_string()).send().await.expect("answered");
+    let mut response = http.post(&url).body(ask("x", true).to_string()).send().await.expect("answered");
     let mut seen = response.chunk().await.expect("bytes").expect("a piece").to_vec();
     process.signal("TERM");
     let admin = format!("http://{}/readyz", process.admin);
     let start = Instant::now();
     loop {
-        let ready = client.get(&admin).send().await.expect("the admin port still answers");
+        let ready = http.get(&admin).send().await.expect("the admin port still answers");
         if ready.status() == 503 && ready.text().await.expect("a reason").contains("shutting down") {
             break;
         }
         assert!(start.elapsed() < Duration::from_secs(10), "it does not say that it is draining");
     }
-    let refused = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let refused = client();
     let start = Instant::now();
     while refused.post(&url).body("{}").send().await.is_ok() {
         assert!(start.elapsed() < Duration::from_secs(10), "it still accepts connections");
@@ -185,9 +111,9 @@ async fn requests_under_way_are_finished_before_the_gateway_stops() {
 async fn what_outlasts_the_drain_time_is_cut_off() {
     let worker = FakeWorker::start(|_| vec![sse_head(), Step::Send(delta("one").into_bytes()), Step::Await]).await;
     let process = Process::start(&worker, &["--drain-timeout", "300ms"]);
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let http = client();
     let url = format!("http://{}/v1/chat/completions", process.listen);
-    let mut response = client.post(&url).body(ask("x", true).to_string()).send().await.expect("answered");
+    let mut response = http.post(&url).body(ask("x", true).to_string()).send().await.expect("answered");
     response.chunk().await.expect("bytes").expect("a piece");
     process.signal("TERM");
     let (code, log) = process.finish();

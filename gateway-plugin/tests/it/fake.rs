@@ -12,13 +12,13 @@ use tokio::sync::Semaphore;
 
 /// A request as it came over the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    pub head: String,
-    pub body: Vec<u8>,
+pub(crate) struct Recorded {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Recorded {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
             key.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -28,7 +28,7 @@ impl Recorded {
 
 /// One step of an answer.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     /// Write these bytes.
     Send(Vec<u8>),
     /// Wait until the test releases one step, or the gateway hangs up.
@@ -39,13 +39,13 @@ pub enum Step {
 
 type Script = Arc<dyn Fn(&Recorded) -> Vec<Step> + Send + Sync>;
 
-pub struct FakeWorker {
-    pub address: SocketAddr,
-    pub requests: Arc<Mutex<Vec<Recorded>>>,
-    pub hangups: Arc<AtomicUsize>,
-    pub gate: Arc<Semaphore>,
-    pub healthy: Arc<AtomicBool>,
-    pub token: Arc<Mutex<String>>,
+pub(crate) struct FakeWorker {
+    pub(crate) address: SocketAddr,
+    pub(crate) requests: Arc<Mutex<Vec<Recorded>>>,
+    pub(crate) hangups: Arc<AtomicUsize>,
+    pub(crate) gate: Arc<Semaphore>,
+    pub(crate) healthy: Arc<AtomicBool>,
+    pub(crate) token: Arc<Mutex<String>>,
     script: Arc<Mutex<Script>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -56,10 +56,10 @@ impl Drop for FakeWorker {
     }
 }
 
-pub const CAPACITY: &str = "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"7500\"} 1.0\n";
+pub(crate) const CAPACITY: &str = "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"7500\"} 1.0\n";
 
 impl FakeWorker {
-    pub async fn start(script: impl Fn(&Recorded) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(script: impl Fn(&Recorded) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let mut worker = Self {
@@ -94,23 +94,23 @@ impl FakeWorker {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub fn requests(&self) -> Vec<Recorded> {
+    pub(crate) fn requests(&self) -> Vec<Recorded> {
         self.requests.lock().expect("not poisoned").clone()
     }
 
-    pub fn hangups(&self) -> usize {
+    pub(crate) fn hangups(&self) -> usize {
         self.hangups.load(Ordering::SeqCst)
     }
 
-    pub fn release(&self, steps: usize) {
+    pub(crate) fn release(&self, steps: usize) {
         self.gate.add_permits(steps);
     }
 
-    pub fn answer(&self, script: impl Fn(&Recorded) -> Vec<Step> + Send + Sync + 'static) {
+    pub(crate) fn answer(&self, script: impl Fn(&Recorded) -> Vec<Step> + Send + Sync + 'static) {
         *self.script.lock().expect("not poisoned") = Arc::new(script);
     }
 }
@@ -190,13 +190,13 @@ async fn read(stream: &mut TcpStream) -> Option<Recorded> {
 }
 
 /// A whole answer with a length.
-pub fn reply(status: &str, kind: &str, body: &str) -> Step {
+pub(crate) fn reply(status: &str, kind: &str, body: &str) -> Step {
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nx-engine: fake\r\nconnection: close\r\n");
     Step::Send(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes())
 }
 
 /// A chat answer in one piece.
-pub fn chat_json(content: &str) -> Step {
+pub(crate) fn chat_json(content: &str) -> Step {
     let message = serde_json::json!({"role": "assistant", "content": content});
     let choice = serde_json::json!({"index": 0, "message": message, "finish_reason": "stop"});
     let usage = serde_json::json!({"prompt_tokens": 100, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 64}});
@@ -204,36 +204,36 @@ pub fn chat_json(content: &str) -> Step {
 }
 
 /// The head of a stream of events; its end is the end of the connection.
-pub fn sse_head() -> Step {
+pub(crate) fn sse_head() -> Step {
     Step::Send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec())
 }
 
 /// The head of a chunked stream of events: its end is told, so that a cut shows.
-pub fn sse_head_chunked() -> Step {
+pub(crate) fn sse_head_chunked() -> Step {
     Step::Send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec())
 }
 
 /// One event as one chunk.
-pub fn chunk(event: &str) -> Step {
+pub(crate) fn chunk(event: &str) -> Step {
     Step::Send(format!("{:x}\r\n{event}\r\n", event.len()).into_bytes())
 }
 
 /// A content delta as an event.
-pub fn delta(content: &str) -> String {
+pub(crate) fn delta(content: &str) -> String {
     let choice = serde_json::json!({"index": 0, "delta": {"content": content}, "finish_reason": null});
     format!("data: {}\n\n", serde_json::json!({"choices": [choice]}))
 }
 
 /// The last delta of an answer.
-pub fn finish(reason: &str) -> String {
+pub(crate) fn finish(reason: &str) -> String {
     let choice = serde_json::json!({"index": 0, "delta": {}, "finish_reason": reason});
     format!("data: {}\n\n", serde_json::json!({"choices": [choice]}))
 }
 
-pub const DONE: &str = "data: [DONE]\n\n";
+pub(crate) const DONE: &str = "data: [DONE]\n\n";
 
 /// A streamed chat answer.
-pub fn chat_stream(pieces: &[&str]) -> Vec<Step> {
+pub(crate) fn chat_stream(pieces: &[&str]) -> Vec<Step> {
     let mut steps = vec![sse_head()];
     steps.extend(pieces.iter().map(|piece| Step::Send(delta(piece).into_bytes())));
     steps.push(Step::Send((finish("stop") + DONE).into_bytes()));
@@ -241,7 +241,7 @@ pub fn chat_stream(pieces: &[&str]) -> Vec<Step> {
 }
 
 /// Waits until something holds, for at most ten seconds.
-pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(10), "timed out: {what}");

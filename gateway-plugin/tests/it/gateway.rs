@@ -10,25 +10,29 @@ use serde_json::{Value, json};
 
 use crate::fake::FakeWorker;
 
-pub const MODEL: &str = "test-model";
+pub(crate) const MODEL: &str = "test-model";
 
-pub struct TestGateway {
-    pub running: Running,
-    pub client: reqwest::Client,
+pub(crate) struct TestGateway {
+    pub(crate) running: Running,
+    pub(crate) client: reqwest::Client,
 }
 
 /// Starts a gateway on free ports in front of `workers`, named w0, w1, …
-pub async fn gateway(workers: &[&FakeWorker], extra: &[&str]) -> TestGateway {
+pub(crate) async fn gateway(workers: &[&FakeWorker], extra: &[&str]) -> TestGateway {
     let urls: Vec<String> = workers.iter().map(|worker| worker.url()).collect();
     gateway_at(&urls, extra).await
 }
 
-pub async fn gateway_at(urls: &[String], extra: &[&str]) -> TestGateway {
+pub(crate) async fn gateway_at(urls: &[String], extra: &[&str]) -> TestGateway {
     let mut args: Vec<String> =
         ["covey", "gateway", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--model", MODEL]
             .map(str::to_owned)
             .to_vec();
-    args.extend(["--health-interval", "50ms", "--probe-interval", "100ms"].map(str::to_owned));
+    for (flag, value) in [("--health-interval", "50ms"), ("--probe-interval", "100ms")] {
+        if !extra.contains(&flag) {
+            args.extend([flag, value].map(str::to_owned));
+        }
+    }
     for (i, url) in urls.iter().enumerate() {
         args.extend(["--worker".to_owned(), format!("w{i}={url}")]);
     }
@@ -38,34 +42,40 @@ pub async fn gateway_at(urls: &[String], extra: &[&str]) -> TestGateway {
     };
     let config = Config::parse(&args).expect("a sound configuration");
     let running = start(config).await.expect("the gateway starts");
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    TestGateway { running, client }
+    TestGateway { running, client: client() }
+}
+
+/// A client with connections of its own.
+pub(crate) fn client() -> reqwest::Client {
+    // Fails when a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().expect("a client")
 }
 
 impl TestGateway {
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.running.listen())
     }
 
-    pub fn admin_url(&self, path: &str) -> String {
+    pub(crate) fn admin_url(&self, path: &str) -> String {
         format!("http://{}{path}", self.running.admin_listen())
     }
 
-    pub async fn chat(&self, body: &Value) -> reqwest::Response {
+    pub(crate) async fn chat(&self, body: &Value) -> reqwest::Response {
         let request = self.client.post(self.url("/v1/chat/completions")).header("x-covey-debug", "1");
         request.body(body.to_string()).send().await.expect("the gateway answers")
     }
 
-    pub fn faults(&self, fault: Fault) -> u64 {
+    pub(crate) fn faults(&self, fault: Fault) -> u64 {
         self.running.gateway().counters().fault_count(fault)
     }
 
-    pub fn placements(&self) -> u64 {
+    pub(crate) fn placements(&self) -> u64 {
         self.running.gateway().plugin().stats().placements
     }
 
     /// Waits until clients may come.
-    pub async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         let start = std::time::Instant::now();
         loop {
             let response = self.client.get(self.url("/readyz")).send().await.expect("the gateway answers");
@@ -79,15 +89,15 @@ impl TestGateway {
     }
 }
 
-pub fn ask(content: &str, stream: bool) -> Value {
+pub(crate) fn ask(content: &str, stream: bool) -> Value {
     json!({"model": MODEL, "messages": [{"role": "user", "content": content}], "stream": stream})
 }
 
-pub fn header<'a>(response: &'a reqwest::Response, name: &str) -> &'a str {
+pub(crate) fn header<'a>(response: &'a reqwest::Response, name: &str) -> &'a str {
     response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-pub async fn error_of(response: reqwest::Response) -> (u16, Value) {
+pub(crate) async fn error_of(response: reqwest::Response) -> (u16, Value) {
     let status = response.status().as_u16();
     let text = response.text().await.expect("a body");
     let json: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("not JSON: {text}"));
@@ -96,12 +106,12 @@ pub async fn error_of(response: reqwest::Response) -> (u16, Value) {
 }
 
 /// A secret file that lives as long as the value.
-pub struct Secret {
+pub(crate) struct Secret {
     _dir: tempfile::TempDir,
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
-pub fn secret() -> Secret {
+pub(crate) fn secret() -> Secret {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("secret");

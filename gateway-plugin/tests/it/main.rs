@@ -4,6 +4,8 @@ mod binary;
 mod fake;
 mod gateway;
 mod identical;
+mod mesh;
+mod process;
 mod proxying;
 mod refusals;
 mod routing;

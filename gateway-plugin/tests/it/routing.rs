@@ -172,3 +172,31 @@ async fn a_second_gateway_of_the_mesh_knows_what_the_first_one_sent() {
     assert_eq!(header(&response, "x-covey-worker"), first);
     assert!(predicted(&response) > 1_000);
 }
+
+#[tokio::test]
+async fn a_session_stays_with_its_worker_by_header_or_user() {
+    let workers =
+        [FakeWorker::start(|_| vec![chat_json("hi")]).await, FakeWorker::start(|_| vec![chat_json("hi")]).await];
+    let gateway = gateway(&[&workers[0], &workers[1]], &["--policy", "sticky"]).await;
+    let send = |header_key: Option<String>, user: Option<String>| {
+        let mut request = gateway.client.post(gateway.url("/v1/chat/completions"));
+        if let Some(key) = header_key {
+            request = request.header("x-session-id", key);
+        }
+        request.body(json!({"model": MODEL, "messages": [], "user": user}).to_string()).send()
+    };
+    let mut used = std::collections::BTreeSet::new();
+    for session in (0..16).map(|i| format!("session-{i}")) {
+        let mut homes = std::collections::BTreeSet::new();
+        for (key, user) in
+            [(Some(session.clone()), None), (None, Some(session.clone())), (Some(session), Some("x".into()))]
+        {
+            let response = send(key, user).await.expect("answered");
+            assert_eq!(header(&response, "x-covey-outcome"), "sticky");
+            homes.insert(header(&response, "x-covey-worker").to_owned());
+        }
+        assert_eq!(homes.len(), 1, "one session, one worker");
+        used.extend(homes);
+    }
+    assert_eq!(used.len(), 2, "sessions spread");
+}

@@ -61,7 +61,8 @@ async fn a_connection_that_breaks_before_the_head_is_tried_elsewhere() {
     for _ in 0..2 {
         assert_eq!(gateway.chat(&ask("x", false)).await.status(), 200);
     }
-    assert_eq!(gateway.faults(Fault::Connect), 1);
+    let retries = gateway.running.gateway().counters().retry_count();
+    assert!(retries >= 1 && gateway.faults(Fault::Connect) == retries);
 }
 
 #[tokio::test]
