@@ -1,1 +1,0 @@
-//! Placeholder while the room is being furnished.

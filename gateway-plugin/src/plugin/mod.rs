@@ -1,0 +1,226 @@
+//! The seam a gateway embeds. No async, no lock on a request's path, nothing that can fail a request (I11).
+//!
+//! ```text
+//! key    = RequestKey::of_bytes(..)             hash the rendered prompt, once
+//! routed = plugin.route(&key, &hints)?          look up, choose, count as pending    -> Routed { worker, ticket, .. }
+//!          plugin.accepted(&mut ticket, &key)   first byte of the answer: the placement is published
+//!          plugin.ended(ticket, &key, output, end)      the chain is extended by what was produced
+//! ```
+//! A worker that fails before its first byte: drop the ticket and route again with the worker in [`Hints::exclude`].
+//!
+//! There is one replica and one index; the plugin keeps no coverage of its own beside them (hazard 13). Mesh off is a
+//! replica of one. Not here: HTTP (`server`), gossip (`covey-mesh`). Upholds I6: a placement is published only after a
+//! worker accepted, never at selection (hazard 11).
+
+mod feed;
+#[cfg(feature = "server")]
+mod host;
+mod notes;
+mod outcome;
+mod request_key;
+mod route;
+mod routed;
+mod sink;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod ticket;
+mod view;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use covey_crdt::hash::BlockHash;
+use covey_crdt::id::{Incarnation, LifeId, Token, WorkerId};
+use covey_mesh::input::{Load, Local};
+
+pub use self::feed::Feed;
+pub use self::notes::{DELAY_BOUNDS_MS, Notes, NotesSnapshot};
+pub use self::outcome::{End, Outcome, Skipped};
+pub use self::request_key::RequestKey;
+pub use self::routed::{Hints, NoWorker, Routed, RunnerUp};
+pub use self::sink::Sink;
+pub use self::stats::PluginStats;
+pub use self::ticket::Ticket;
+pub use self::view::{VIEW_AGE_MAX, View};
+use crate::index::{Index, Reading};
+use crate::load::Workers;
+use crate::policy::{Policy, mix};
+
+/// What a plugin is told once.
+#[derive(Clone, Debug, Default)]
+pub struct PluginConfig {
+    /// How workers are chosen.
+    pub policy: Policy,
+    /// Feeds sampling. Equal seeds and calls give equal choices.
+    pub seed: u64,
+}
+
+/// One gateway's routing brain. Share it in an `Arc`; every method takes `&self`.
+pub struct Plugin {
+    policy: Policy,
+    seed: u64,
+    turns: AtomicU64,
+    workers: Arc<Workers>,
+    index: Arc<Index>,
+    view: Arc<View>,
+    notes: Arc<Notes>,
+    sink: OnceLock<Box<dyn Sink>>,
+    counters: stats::Counters,
+}
+
+impl Plugin {
+    /// A plugin that knows no worker, with an empty index. Until [`Self::connect`] every op is dropped and counted.
+    #[must_use]
+    pub fn new(config: &PluginConfig) -> Self {
+        let workers: Arc<Workers> = Arc::default();
+        Self {
+            policy: config.policy,
+            seed: config.seed,
+            turns: AtomicU64::new(0),
+            index: Arc::new(Index::new(Arc::clone(&workers))),
+            workers,
+            view: Arc::default(),
+            notes: Arc::default(),
+            sink: OnceLock::new(),
+            counters: stats::Counters::default(),
+        }
+    }
+
+    /// Says where local ops go; only the first call counts. Separate from [`Self::new`], because a mesh is started with
+    /// the plugin's host.
+    pub fn connect(&self, sink: impl Sink + 'static) {
+        let _already = self.sink.set(Box::new(sink));
+    }
+
+    /// What carries the outputs of the node of `life` into the index. The view is empty and not to be trusted from this
+    /// moment until that node is clean, and the feeds of earlier lives show nothing any more.
+    #[must_use]
+    pub fn feed(&self, life: LifeId) -> Feed {
+        let writer = self.index.writer(life);
+        Feed::new(writer, Arc::clone(&self.view), Arc::clone(&self.notes), Arc::clone(&self.workers))
+    }
+
+    /// The policy.
+    #[must_use]
+    pub const fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// The present version of the index, for gauges and debugging.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.index.load()
+    }
+
+    /// What the mesh member of this process observed so far, over all its lives.
+    #[must_use]
+    pub fn notes(&self) -> NotesSnapshot {
+        self.notes.snapshot()
+    }
+
+    /// What was counted since the plugin was made.
+    #[must_use]
+    pub fn stats(&self) -> PluginStats {
+        self.counters.snapshot()
+    }
+
+    /// Whether the view cannot be trusted: its feeder is silent for more than [`VIEW_AGE_MAX`], or the replica has not been
+    /// clean since its life began. Requests are routed on load then.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        !self.view.is_complete() || self.sink.get().is_some_and(|sink| sink.silent_for() > VIEW_AGE_MAX)
+    }
+
+    /// This gateway can route to the worker from now on.
+    pub fn worker_seen(&self, worker: &WorkerId) {
+        self.workers.add_routable(worker);
+    }
+
+    /// A worker answered a probe. `started_at` is [`Self::incarnation`] as read *before* the probe was sent (P12).
+    pub fn worker_probed(
+        &self,
+        worker: &WorkerId,
+        started_at: Incarnation,
+        token: Token,
+        capacity_tokens: Option<u64>,
+    ) {
+        self.submit(Local::Probed { worker: worker.clone(), started_at, token, capacity_tokens });
+    }
+
+    /// This gateway cannot reach the worker (`true`), or can again. Nobody else is told.
+    pub fn worker_masked(&self, worker: &WorkerId, masked: bool) {
+        if let Some(cell) = self.workers.find(worker) {
+            cell.set_masked(masked);
+        }
+    }
+
+    /// The operator or discovery removed the worker: everybody is told. Not for a shutdown of this gateway.
+    pub fn worker_removed(&self, worker: &WorkerId) {
+        if self.workers.remove_routable(worker) {
+            self.submit(Local::Removed { worker: worker.clone() });
+        }
+    }
+
+    /// The worker's incarnation as the view has it; [`Incarnation::unknown`] without a record.
+    #[must_use]
+    pub fn incarnation(&self, worker: &WorkerId) -> Incarnation {
+        let reading = self.index.load();
+        let record = self.workers.find(worker).and_then(|cell| reading.worker(cell.no()).cloned());
+        record.map_or_else(Incarnation::unknown, |view| view.incarnation)
+    }
+
+    /// What this gateway has outstanding on the worker; zero for one it does not know.
+    #[must_use]
+    pub fn own_load(&self, worker: &WorkerId) -> Load {
+        self.workers.find(worker).map_or_else(Load::default, |cell| cell.load())
+    }
+
+    /// The first byte of the answer arrived: the worker has the prompt. Publishes the placement, once per ticket.
+    pub fn accepted(&self, ticket: &mut Ticket, key: &RequestKey) {
+        if ticket.accept() {
+            self.place(ticket, key, Arc::clone(key.chain()));
+        }
+    }
+
+    /// The request is over. `output` is what the worker produced, rendered exactly as the next turn will carry it (the bytes
+    /// that follow the prompt's rendering). Nothing is published when the worker never accepted, or after [`End::Failed`].
+    pub fn ended(&self, ticket: Ticket, key: &RequestKey, output: &[u8], end: End) {
+        let claims = match end {
+            End::Completed | End::Aborted => ticket.is_accepted(),
+            End::Failed => false,
+        };
+        if claims {
+            self.place(&ticket, key, key.extended(output));
+        }
+    }
+
+    fn place(&self, ticket: &Ticket, key: &RequestKey, chain: Arc<[BlockHash]>) {
+        if chain.is_empty() {
+            return;
+        }
+        let placed = self.submit(Local::Place {
+            worker: ticket.worker().clone(),
+            keyspace: Arc::clone(key.keyspace()),
+            incarnation: ticket.incarnation().clone(),
+            chain,
+        });
+        if placed {
+            self.counters.placement();
+        }
+    }
+
+    fn submit(&self, local: Local) -> bool {
+        let taken = self.sink.get().is_some_and(|sink| sink.submit(local));
+        if !taken {
+            self.counters.dropped();
+        }
+        taken
+    }
+
+    /// How many requests were routed before this one, and the random word for it.
+    fn next_turn(&self) -> (u64, u64) {
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        (turn, mix(self.seed ^ mix(turn)))
+    }
+}

@@ -1,0 +1,147 @@
+//! What a request is looked up by: the block hashes of its prompt, and the hasher state behind the last of them, so
+//! that the answer can continue the chain.
+//!
+//! Not here: rendering a request to bytes (`server`).
+
+use std::sync::Arc;
+
+use covey_crdt::hash::{BlockHash, BlockHasher, HashKey};
+use covey_crdt::keyspace::{Keyspace, Unit};
+use covey_crdt::limits::CHAIN_BLOCKS_MAX;
+
+use crate::policy::Prompt;
+
+/// A prompt as the index sees it. Made once per request, before the first lookup; immutable, cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RequestKey {
+    keyspace: Arc<Keyspace>,
+    chain: Arc<[BlockHash]>,
+    prompt: Prompt,
+    behind: BlockHasher,
+}
+
+impl RequestKey {
+    /// The key of a prompt rendered to UTF-8 bytes. `salt` keeps prompts apart whose cache entries an engine keeps apart;
+    /// empty for none. Blocks past [`CHAIN_BLOCKS_MAX`] are not named.
+    ///
+    /// # Panics
+    /// When `keyspace` counts tokens, or names another key than `key`: both are mistakes of the caller's set-up.
+    #[must_use]
+    pub fn of_bytes(keyspace: &Arc<Keyspace>, key: &HashKey, salt: &[u8], rendered: &[u8]) -> Self {
+        assert_eq!(keyspace.unit, Unit::Bytes, "text belongs to a byte keyspace");
+        let mut behind = BlockHasher::new(keyspace, key, salt);
+        let mut chain = Vec::with_capacity(rendered.len() / keyspace.block_units as usize + 1);
+        behind.bytes(rendered, &mut chain);
+        Self::new(keyspace, chain, rendered.len() as u64, behind)
+    }
+
+    /// The key of a prompt of engine token ids.
+    ///
+    /// # Panics
+    /// When `keyspace` counts bytes, or names another key than `key`.
+    #[must_use]
+    pub fn of_tokens(keyspace: &Arc<Keyspace>, key: &HashKey, salt: &[u8], tokens: &[u32]) -> Self {
+        assert_eq!(keyspace.unit, Unit::Tokens, "token ids belong to a token keyspace");
+        let mut behind = BlockHasher::new(keyspace, key, salt);
+        let mut chain = Vec::with_capacity(tokens.len() / keyspace.block_units as usize + 1);
+        behind.tokens(tokens, &mut chain);
+        Self::new(keyspace, chain, tokens.len() as u64, behind)
+    }
+
+    fn new(keyspace: &Arc<Keyspace>, mut chain: Vec<BlockHash>, units: u64, behind: BlockHasher) -> Self {
+        chain.truncate(CHAIN_BLOCKS_MAX as usize);
+        Self { keyspace: Arc::clone(keyspace), chain: chain.into(), prompt: Prompt::new(keyspace, units), behind }
+    }
+
+    /// The space of the hashes.
+    #[must_use]
+    pub const fn keyspace(&self) -> &Arc<Keyspace> {
+        &self.keyspace
+    }
+
+    /// The prompt's whole blocks, from the root.
+    #[must_use]
+    pub const fn chain(&self) -> &Arc<[BlockHash]> {
+        &self.chain
+    }
+
+    /// A hash that names the prompt's first two blocks (the only one of a one-block prompt); `None` without a block.
+    #[must_use]
+    pub fn prefix(&self) -> Option<u64> {
+        self.chain.get(1).or(self.chain.first()).map(|block| block.0)
+    }
+
+    /// The prompt's length.
+    #[must_use]
+    pub const fn prompt(&self) -> Prompt {
+        self.prompt
+    }
+
+    /// The prompt's length in tokens (4 bytes count as one in a byte keyspace), at least 1.
+    #[must_use]
+    pub fn prompt_tokens(&self) -> u64 {
+        self.prompt.tokens()
+    }
+
+    /// How many tokens of the prompt a worker that holds its first `blocks` blocks need not compute again.
+    #[must_use]
+    pub fn reusable_tokens(&self, blocks: u32) -> u64 {
+        self.prompt.reusable_tokens(blocks)
+    }
+
+    /// The chain after the worker also produced `output`, rendered exactly as the next turn will carry it.
+    #[must_use]
+    pub fn extended(&self, output: &[u8]) -> Arc<[BlockHash]> {
+        let room = (CHAIN_BLOCKS_MAX as usize).saturating_sub(self.chain.len());
+        let mut more = Vec::with_capacity(output.len() / self.keyspace.block_units as usize + 1);
+        self.behind.clone().bytes(output, &mut more);
+        more.truncate(room);
+        if more.is_empty() {
+            return Arc::clone(&self.chain);
+        }
+        self.chain.iter().copied().chain(more).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use covey_crdt::id::ModelName;
+
+    use super::*;
+
+    fn keyspace(unit: Unit, block_units: u32) -> Arc<Keyspace> {
+        let model = ModelName::new("m").expect("a name");
+        Arc::new(Keyspace::new(model, unit, block_units, HashKey::ZERO.id()).expect("a block size"))
+    }
+
+    #[test]
+    fn the_answer_continues_the_prompts_chain() {
+        let keyspace = keyspace(Unit::Bytes, 16);
+        let text: Vec<u8> = (0..200).collect();
+        let whole = RequestKey::of_bytes(&keyspace, &HashKey::ZERO, b"", &text);
+        for cut in [1, 15, 16, 17, 100, 199] {
+            let prompt = RequestKey::of_bytes(&keyspace, &HashKey::ZERO, b"", &text[..cut]);
+            assert_eq!(prompt.extended(&text[cut..]), *whole.chain(), "cut at {cut}");
+            assert_eq!(prompt.extended(b""), *prompt.chain());
+        }
+    }
+
+    #[test]
+    fn the_score_stays_below_the_last_token() {
+        let bytes = RequestKey::of_bytes(&keyspace(Unit::Bytes, 256), &HashKey::ZERO, b"", &[7; 512]);
+        assert_eq!((bytes.prompt_tokens(), bytes.chain().len()), (128, 2));
+        assert_eq!(bytes.reusable_tokens(1), 64);
+        assert_eq!(bytes.reusable_tokens(2), 127);
+        assert_eq!(bytes.reusable_tokens(900), 127);
+        let tokens = RequestKey::of_tokens(&keyspace(Unit::Tokens, 16), &HashKey::ZERO, b"", &[1; 40]);
+        assert_eq!((tokens.reusable_tokens(0), tokens.reusable_tokens(2)), (0, 32));
+        let empty = RequestKey::of_bytes(&keyspace(Unit::Bytes, 256), &HashKey::ZERO, b"", b"");
+        assert_eq!((empty.prompt_tokens(), empty.reusable_tokens(3)), (1, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "byte keyspace")]
+    fn bytes_are_never_judged_in_tokens() {
+        let _ = RequestKey::of_bytes(&keyspace(Unit::Tokens, 16), &HashKey::ZERO, b"", b"text");
+    }
+}

@@ -1,0 +1,205 @@
+//! The choice itself. Coverage tolerates a second of age, load does not, so nobody takes the best of all workers: the two
+//! deepest useful holders are compared with two sampled others, and what was sent is counted at once. Many gateways that
+//! see the same numbers then still do not all pick the same worker.
+//!
+//! Not here: where the numbers come from. Pure: equal arguments give equal choices.
+
+use covey_mesh::input::Load;
+
+use super::prompt::Prompt;
+use super::{Policy, Reason};
+use crate::index::{Overlap, Step};
+use crate::load::WorkerNo;
+
+/// What a running request weighs in a score, in tokens to be computed: small against a prompt, enough to spread decoding.
+pub const REQUEST_TOKENS: u64 = 128;
+/// Holders compared.
+const HOLDERS_MAX: usize = 2;
+/// Others sampled.
+const SAMPLES: usize = 2;
+/// A holder is useful when it saves at least this share of the prompt.
+const USEFUL_SHARE: u64 = 10;
+
+/// The request, as far as a choice depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// Who holds how much; `None` when coverage is not to be looked at.
+    pub overlap: Option<&'a Overlap>,
+    /// The prompt's length.
+    pub prompt: Prompt,
+    /// A hash of the session's key, if there is one.
+    pub session: Option<u64>,
+    /// A hash of the prompt's first blocks, if it has a block.
+    pub prefix: Option<u64>,
+    /// How many requests this gateway routed before.
+    pub turn: u64,
+}
+
+/// The workers there are, as the gateway sees them at one moment.
+pub trait Fleet {
+    /// Every worker the gateway could route to, ascending.
+    fn workers(&self) -> &[WorkerNo];
+    /// Whether the worker can be chosen now: routable, not masked, not removed, not excluded.
+    fn is_usable(&self, worker: WorkerNo) -> bool;
+    /// What this gateway has outstanding on the worker.
+    fn own_load(&self, worker: WorkerNo) -> Load;
+    /// What the other live gateways have outstanding there.
+    fn others_load(&self, worker: WorkerNo) -> Load;
+    /// A hash of the worker's id that is the same on every gateway.
+    fn id_hash(&self, worker: WorkerNo) -> u64;
+}
+
+/// One worker that was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scored {
+    /// The worker.
+    pub worker: WorkerNo,
+    /// How many blocks of the prompt it holds.
+    pub depth: u32,
+    /// Tokens to be computed before the answer begins, queue included, running requests weighed in. Lower is better.
+    pub score: u64,
+}
+
+/// A choice and what it was compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The worker.
+    pub chosen: Scored,
+    /// What decided.
+    pub reason: Reason,
+    /// Every other worker that was compared.
+    pub runners_up: Vec<Scored>,
+}
+
+/// Chooses a worker; `None` when none is usable. `word` is the only chance in it.
+pub fn choose(policy: Policy, query: &Query<'_>, fleet: &impl Fleet, word: u64) -> Option<Choice> {
+    let field = Field { query, fleet, counts_others: policy != Policy::Local };
+    let mut chance = Chance(word);
+    match policy {
+        Policy::Mesh | Policy::Local => field.deepest_or_lighter(&mut chance),
+        Policy::LeastLoad => field.least_loaded(&mut chance),
+        Policy::RoundRobin => field.alone(field.usable_from(query.turn)?, Reason::Turn),
+        Policy::Random => field.alone(field.usable_from(chance.next())?, Reason::Chance),
+        Policy::Sticky => field.rendezvous(query.session, Reason::Session, &mut chance),
+        Policy::PrefixHash => field.rendezvous(query.prefix, Reason::Prefix, &mut chance),
+    }
+}
+
+struct Field<'a, F> {
+    query: &'a Query<'a>,
+    fleet: &'a F,
+    counts_others: bool,
+}
+
+impl<F: Fleet> Field<'_, F> {
+    fn deepest_or_lighter(&self, chance: &mut Chance) -> Option<Choice> {
+        let mut compared: Vec<Scored> = Vec::with_capacity(HOLDERS_MAX + SAMPLES);
+        for step in self.query.overlap.map_or(&[][..], Overlap::steps) {
+            if compared.len() == HOLDERS_MAX || !self.is_useful(step.depth) {
+                break;
+            }
+            // Of a prefix that many hold, any two: its holders are alike, so load decides among them.
+            while compared.len() < HOLDERS_MAX {
+                let Some(worker) = self.usable_of(step, chance.next(), &compared) else { break };
+                compared.push(self.scored(worker));
+            }
+        }
+        let holders = compared.len();
+        for _ in 0..SAMPLES {
+            let start = chance.next();
+            let new = |worker: &WorkerNo| compared.iter().all(|other| other.worker != *worker);
+            let Some(worker) = self.usable_where(start, new) else { break };
+            compared.push(self.scored(worker));
+        }
+        self.best(compared, holders)
+    }
+
+    /// The lowest score; the first of equals, so holders before samples.
+    fn best(&self, mut compared: Vec<Scored>, holders: usize) -> Option<Choice> {
+        let at = (0..compared.len()).min_by_key(|at| compared[*at].score)?;
+        let reason = match holders {
+            0 => Reason::Load,
+            _ if at < holders => Reason::Holder,
+            _ => Reason::Lighter,
+        };
+        Some(Choice { chosen: compared.swap_remove(at), reason, runners_up: compared })
+    }
+
+    fn least_loaded(&self, chance: &mut Chance) -> Option<Choice> {
+        let workers = self.fleet.workers();
+        let start = chance.below(workers.len());
+        let from_start = workers[start..].iter().chain(&workers[..start]);
+        let usable = from_start.filter(|worker| self.fleet.is_usable(**worker));
+        let chosen = usable.map(|worker| self.scored(*worker)).min_by_key(|scored| scored.score)?;
+        Some(Choice { chosen, reason: Reason::Load, runners_up: Vec::new() })
+    }
+
+    /// The worker whose id hashes highest together with `key`: it stays the same while that worker is usable, whatever
+    /// becomes of the others. Without a key, load decides.
+    fn rendezvous(&self, key: Option<u64>, reason: Reason, chance: &mut Chance) -> Option<Choice> {
+        let Some(key) = key else { return self.deepest_or_lighter(chance) };
+        let usable = self.fleet.workers().iter().filter(|worker| self.fleet.is_usable(**worker));
+        let highest = usable.max_by_key(|worker| mix(key ^ self.fleet.id_hash(**worker)))?;
+        self.alone(*highest, reason)
+    }
+
+    fn alone(&self, worker: WorkerNo, reason: Reason) -> Option<Choice> {
+        Some(Choice { chosen: self.scored(worker), reason, runners_up: Vec::new() })
+    }
+
+    fn is_useful(&self, depth: u32) -> bool {
+        let saved = self.query.prompt.reusable_tokens(depth);
+        saved > 0 && saved * USEFUL_SHARE >= self.query.prompt.tokens()
+    }
+
+    fn scored(&self, worker: WorkerNo) -> Scored {
+        let depth = self.query.overlap.map_or(0, |overlap| overlap.depth_of(worker));
+        let own = self.fleet.own_load(worker);
+        let others = if self.counts_others { self.fleet.others_load(worker) } else { Load::default() };
+        let uncached = self.query.prompt.tokens() - self.query.prompt.reusable_tokens(depth);
+        let requests = u64::from(own.requests) + u64::from(others.requests);
+        let queued = own.queued_tokens.saturating_add(others.queued_tokens);
+        Scored { worker, depth, score: uncached.saturating_add(queued).saturating_add(requests * REQUEST_TOKENS) }
+    }
+
+    /// A usable worker of the step that was not taken yet, any with equal chance as long as most are usable.
+    fn usable_of(&self, step: &Step, start: u64, taken: &[Scored]) -> Option<WorkerNo> {
+        let free =
+            |worker: &WorkerNo| self.fleet.is_usable(*worker) && taken.iter().all(|other| other.worker != *worker);
+        let start = (start % u64::from(step.len().max(1))) as usize;
+        step.iter().skip(start).find(free).or_else(|| step.iter().take(start).find(free))
+    }
+
+    /// The first usable worker from a position on, wrapping round.
+    fn usable_from(&self, start: u64) -> Option<WorkerNo> {
+        self.usable_where(start, |_| true)
+    }
+
+    fn usable_where(&self, start: u64, also: impl Fn(&WorkerNo) -> bool) -> Option<WorkerNo> {
+        let workers = self.fleet.workers();
+        let start = (start % (workers.len().max(1) as u64)) as usize;
+        let mut from_start = workers[start..].iter().chain(&workers[..start]);
+        from_start.find(|worker| self.fleet.is_usable(**worker) && also(worker)).copied()
+    }
+}
+
+/// Random words out of one (SplitMix64).
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+/// SplitMix64's finisher: every bit of the word moves every bit of the result.
+pub(crate) fn mix(word: u64) -> u64 {
+    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
