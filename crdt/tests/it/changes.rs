@@ -147,11 +147,13 @@ fn batches_rebuild_the_coverage(history: &generate::History, schedule: &Schedule
     let chains = subject.replica.chains();
     assert_eq!((chains.runs(), chains.blocks()), (0, 0), "a chain nobody refers to is still stored (hazard 16)");
     assert!(subject.mirror.holders.is_empty());
+    // Two workers with two keyspaces each are all there is at one time, however many incarnations came and went.
+    assert!(subject.mirror.slots_numbered <= 4, "slots are reused: {}", subject.mirror.slots_numbered);
     assert!(subject.replica.is_consistent());
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #![proptest_config(ProptestConfig::with_cases(800))]
     #[test]
     fn changes_rebuild_the_coverage_of_tight_caches_and_nothing_is_left_behind(
         history in generate::history(TIGHT), schedule in schedule(), batches in prop::collection::vec(any::<bool>(), 16),

@@ -44,7 +44,7 @@ fn any_order_gives_the_same_bits(history: &History, one: &Schedule, other: &Sche
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
     #[test]
     fn any_order_gives_the_same_bits_in_tight_caches(
         history in generate::history(TIGHT), one in schedule(), other in schedule(),

@@ -212,7 +212,7 @@ fn pace() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
     fn replicas_with_tight_caches_are_a_lattice(
         history in generate::history(TIGHT), owners in owners(), manners in manners(),

@@ -7,18 +7,18 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use covey_crdt::change::Change;
 use covey_crdt::id::{LifeId, WorkerId};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
+use super::MeshConfig;
 use super::clock::random_seed;
 use super::context::Event;
+use super::host::LiveHost;
 use super::links::Links;
 use super::mesh::{Ending, LifeState, Shared};
 use super::network::{Base, Network};
 use super::transport::CloseCode;
-use super::{Host, MeshConfig};
 use crate::input::{Input, Link, Load, Local, Member, MonoTime};
 use crate::node::Node;
 use crate::note::Note;
@@ -74,46 +74,6 @@ pub(super) fn live(setup: &Setup) -> Exit {
     exit
 }
 
-/// A host that is left alone once its life is superseded.
-struct LiveHost {
-    host: Box<dyn Host>,
-    state: Arc<LifeState>,
-}
-
-impl LiveHost {
-    fn if_live(&mut self) -> Option<&mut dyn Host> {
-        if self.state.is_superseded() { None } else { Some(&mut *self.host) }
-    }
-
-    fn changed(&mut self, change: Change) {
-        if let Some(host) = self.if_live() {
-            host.changed(change);
-        }
-    }
-
-    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
-        if let Some(host) = self.if_live() {
-            host.load(life, worker, load);
-        }
-    }
-
-    fn note(&mut self, note: &Note) {
-        if let Some(host) = self.if_live() {
-            host.note(note);
-        }
-    }
-
-    fn publish(&mut self) -> Option<Duration> {
-        self.if_live()?.publish()
-    }
-
-    fn sample_load(&mut self, out: &mut Vec<(WorkerId, Load)>) {
-        if let Some(host) = self.if_live() {
-            host.sample_load(out);
-        }
-    }
-}
-
 /// One life's loop.
 struct Driver<'a> {
     setup: &'a Setup,
@@ -141,7 +101,7 @@ enum Woken {
 impl<'a> Driver<'a> {
     fn new(setup: &'a Setup) -> Result<Self, String> {
         let (shared, life) = (&setup.shared, setup.state.life);
-        let host = LiveHost { host: (setup.config.make_host)(life), state: Arc::clone(&setup.state) };
+        let host = LiveHost::new((setup.config.make_host)(life), Arc::clone(&setup.state));
         let now = shared.clock.mono();
         let config = setup.config.node.clone();
         let network = match &setup.base {

@@ -9,6 +9,9 @@ mod context;
 mod dial;
 mod driver;
 mod framing;
+mod host;
+#[cfg(test)]
+mod hostile;
 mod identity;
 mod link;
 mod links;

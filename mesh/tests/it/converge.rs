@@ -87,8 +87,11 @@ fn a_placement_on_one_gateway_arrives_at_the_others_and_their_digests_agree() {
     assert!(propagation.count >= 100 && propagation.p50 < 100, "{propagation:?}");
     let metrics = c.mesh.metrics();
     assert!(metrics.frames_in.push > 0 && metrics.frames_in.control > 0 && metrics.bytes_in.push > 4_000 * 8);
-    assert!(a.mesh.status().peers.iter().all(|peer| peer.linked && peer.rtt_us.is_some()));
-    wait_for("membership is told", SOON, || a.mesh.status().peers.iter().all(|peer| peer.member == Some(true)));
+    let known = |gateway: &Gateway| {
+        let peers = &gateway.mesh.status().peers;
+        peers.iter().all(|peer| peer.linked && peer.rtt_us.is_some() && peer.member == Some(true))
+    };
+    wait_for("everybody is known as linked, measured and a live member", SOON, || all.iter().all(|g| known(g)));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![cfg(feature = "net")]
 
 mod converge;
+mod crash;
 mod lives;
 mod peers;
 mod secrets;

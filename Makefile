@@ -1,0 +1,53 @@
+# Covey's workshop. `make` alone lists what there is. Nothing here needs root or npm.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test verify fix bench cargo
+
+CARGO ?= cargo
+# Passed on to what a target runs: make demo ARGS='--gateways 4 --json out.json'
+ARGS ?=
+
+DENY_VERSION := 0.20.2
+TOOLS := $(CURDIR)/target/tools
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10 | sed 's/^/  make /'
+
+cargo:
+	@command -v $(CARGO) > /dev/null || { \
+	  echo "Covey is built with cargo, which is not on the PATH. Install Rust (1.95 or newer) from https://rustup.rs" >&2; \
+	  exit 1; }
+
+demo: cargo ## Build the binaries and compare gateways with and without the mesh (ARGS='--gateways 4 …')
+	@echo "building covey and covey-sim (release; the first time takes a few minutes)"
+	@$(CARGO) build --release --quiet -p covey-gateway-plugin --bin covey -p covey-sim --bin covey-sim
+	@exec "$${CARGO_TARGET_DIR:-target}/release/covey-sim" demo $(ARGS)
+
+test: cargo ## Run every test of the workspace, doc tests included
+	@$(CARGO) test --workspace --no-fail-fast $(ARGS)
+
+verify: cargo ## Check formatting, lints, docs, isolation, tidiness and licences; changes nothing
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO) test --quiet -p covey-benches --test tidy
+	@# Alone, because a workspace build unifies features and would hide that the simulator needs a socket.
+	$(CARGO) check --quiet -p covey-sim
+	@if $(CARGO) tree -p covey-sim -e normal --prefix none | grep -E '^(quinn|chitchat)'; then \
+	  echo "the simulator must not link the mesh's network driver (above)" >&2; exit 1; fi
+	@if ! PATH="$(TOOLS)/bin:$$PATH" $(CARGO) deny --version > /dev/null 2>&1; then \
+	  echo "installing cargo-deny $(DENY_VERSION) into target/tools (once)"; \
+	  $(CARGO) install --quiet --locked --root "$(TOOLS)" cargo-deny@$(DENY_VERSION) || true; fi
+	@if PATH="$(TOOLS)/bin:$$PATH" $(CARGO) deny --version > /dev/null 2>&1; then \
+	  PATH="$(TOOLS)/bin:$$PATH" $(CARGO) deny --log-level error check licenses bans sources; \
+	  else echo "SKIPPED: licences, bans and sources (cargo-deny could not be installed)"; fi
+	@echo "verified"
+
+fix: cargo ## Format, and apply what clippy can mend by itself
+	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+	$(CARGO) fmt --all
+
+bench: cargo ## Time the hot paths against their budgets
+	$(CARGO) run --release -p covey-benches

@@ -1,0 +1,91 @@
+//! The invariants, one file each: pure functions of a snapshot of the cluster, returning what is wrong.
+//!
+//! Not here: when they are looked at (`world`). I7 (event-fed holders) and I8 (lookups against brute force, which the
+//! read index's own tests do) are not among them yet.
+
+mod i1_equal_vectors_equal_state;
+mod i2_top_k;
+mod i3_prefix_closed;
+mod i4_never_regress;
+mod i5_no_return;
+mod i6_no_phantom;
+mod i9_bounded;
+
+use std::collections::BTreeMap;
+
+use covey_crdt::digest::Digest;
+use covey_crdt::id::LifeId;
+use covey_crdt::replica::Expanded;
+use covey_mesh::node::Node;
+use covey_mesh::status::Phase;
+
+use crate::oracle::Oracle;
+
+pub use i4_never_regress::Marks;
+
+/// Something that must never happen, happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which invariant.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub what: String,
+}
+
+impl Violation {
+    pub(crate) fn new(invariant: &'static str, what: String) -> Self {
+        Self { invariant, what }
+    }
+}
+
+/// One node at one moment, expanded.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Its name.
+    pub name: String,
+    /// Its life.
+    pub life: LifeId,
+    /// Whether its vector describes its state exactly.
+    pub clean: bool,
+    /// How far each log is applied.
+    pub vector: BTreeMap<LifeId, u64>,
+    /// The root digest.
+    pub digest: Digest,
+    /// Everything it holds.
+    pub state: Expanded,
+}
+
+impl View {
+    /// Looks at a node.
+    #[must_use]
+    pub fn of(name: String, node: &Node) -> Self {
+        let replica = node.replica();
+        Self {
+            name,
+            life: node.life(),
+            clean: node.phase() == Phase::Clean,
+            vector: node.vector().lives().map(|(life, head)| (life, head.seq)).collect(),
+            digest: replica.digest(),
+            state: replica.expand(),
+        }
+    }
+}
+
+/// Checks everything that can be seen at one moment.
+#[must_use]
+pub fn check(views: &[View], oracle: &Oracle) -> Vec<Violation> {
+    let mut found = i1_equal_vectors_equal_state::check(views);
+    for view in views {
+        found.extend(i2_top_k::check(view, oracle));
+        found.extend(i3_prefix_closed::check(view, oracle));
+        found.extend(i5_no_return::check(view));
+        found.extend(i6_no_phantom::check(view, oracle));
+    }
+    found
+}
+
+/// Checks the bounds of one node.
+#[must_use]
+pub fn check_bounds(name: &str, node: &Node, queued: usize) -> Vec<Violation> {
+    i9_bounded::check(name, node, queued)
+}

@@ -1,0 +1,153 @@
+//! The all-knowing observer: every op that was ever published, every chain that was ever placed, and a slow, obvious
+//! model that says what a replica must hold when it has applied a given vector.
+//!
+//! The model shares no code with the lattice it judges: it keeps all ops and recomputes.
+//!
+//! Not here: comparing (`invariants`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use covey_crdt::change::HolderKey;
+use covey_crdt::hash::{BlockHash, PathId};
+use covey_crdt::id::{Incarnation, LifeId, WorkerId};
+use covey_crdt::lane::LaneId;
+use covey_crdt::op::Op;
+use covey_crdt::stamp::{Rank, Stamp};
+use covey_mesh::node::Node;
+
+/// What has happened.
+#[derive(Clone, Debug, Default)]
+pub struct Oracle {
+    /// Every op, by life and sequence number.
+    ops: BTreeMap<LifeId, Vec<Op>>,
+    /// Every path ever placed: its parent and depth.
+    paths: BTreeMap<PathId, (PathId, u32)>,
+    /// What each worker's incarnation really accepted.
+    accepted: BTreeSet<(WorkerId, Incarnation, PathId)>,
+}
+
+/// What a holder must cover: stamp and depth by path.
+pub type Coverage = BTreeMap<PathId, (Stamp, u32)>;
+
+impl Oracle {
+    /// Writes down that a worker accepted a chain.
+    pub fn accept(&mut self, worker: &WorkerId, incarnation: &Incarnation, chain: &[BlockHash]) {
+        let mut path = PathId::ROOT;
+        for (depth, block) in (1..).zip(chain) {
+            let child = path.child(*block);
+            self.paths.insert(child, (path, depth));
+            self.accepted.insert((worker.clone(), incarnation.clone(), child));
+            path = child;
+        }
+    }
+
+    /// Writes down what a node published since the last look.
+    ///
+    /// # Panics
+    /// When the node's own log has a gap: its host looked too late.
+    pub fn record(&mut self, node: &Node) {
+        let own = self.ops.entry(node.life()).or_default();
+        let first = own.len() as u64 + 1;
+        if node.vector().head(node.life()).seq >= first {
+            let fresh = node.retained(node.life(), first).expect("own ops are looked at as they are published");
+            own.extend(fresh.map(|(_, op)| op.clone()));
+        }
+    }
+
+    /// Ops ever published.
+    #[must_use]
+    pub fn published(&self) -> u64 {
+        self.ops.values().map(|ops| ops.len() as u64).sum()
+    }
+
+    /// The parent of a path that was placed.
+    #[must_use]
+    pub fn parent(&self, path: PathId) -> Option<PathId> {
+        self.paths.get(&path).map(|(parent, _)| *parent)
+    }
+
+    /// Whether the worker's incarnation was really sent this path.
+    #[must_use]
+    pub fn was_accepted(&self, worker: &WorkerId, incarnation: &Incarnation, path: PathId) -> bool {
+        self.accepted.contains(&(worker.clone(), incarnation.clone(), path))
+    }
+
+    /// Incarnation of every worker and coverage of every holder that a clean replica with this vector must have.
+    #[must_use]
+    pub fn expect(
+        &self,
+        vector: &BTreeMap<LifeId, u64>,
+    ) -> (BTreeMap<WorkerId, Incarnation>, BTreeMap<HolderKey, Coverage>) {
+        let seen: Vec<&Op> = vector
+            .iter()
+            .filter_map(|(life, seq)| self.ops.get(life).map(|ops| ops.iter().take(*seq as usize)))
+            .flatten()
+            .collect();
+        let mut incarnations: BTreeMap<WorkerId, Incarnation> = BTreeMap::new();
+        for (worker, incarnation) in seen.iter().filter_map(|op| about(op)) {
+            let newest = incarnations.entry(worker.clone()).or_insert_with(|| incarnation.clone());
+            *newest = incarnation.max(newest).clone();
+        }
+        let mut capacity: BTreeMap<WorkerId, u64> = BTreeMap::new();
+        let mut floors: BTreeMap<HolderKey, Rank> = BTreeMap::new();
+        let mut coverage: BTreeMap<HolderKey, Coverage> = BTreeMap::new();
+        for op in seen {
+            match op {
+                Op::Worker(update) if incarnations[&update.worker] == update.incarnation => {
+                    if let Some(tokens) = update.capacity_tokens {
+                        let least = capacity.entry(update.worker.clone()).or_insert(tokens);
+                        *least = tokens.min(*least);
+                    }
+                }
+                Op::Floor(raise) if incarnations[&raise.worker] == raise.incarnation => {
+                    let key = holder(&raise.worker, &raise.keyspace);
+                    let floor = floors.entry(key).or_insert(Rank::LOWEST);
+                    *floor = raise.floor.max(*floor);
+                }
+                Op::Touch(touch) if incarnations[&touch.worker] == touch.incarnation => {
+                    let blocks = coverage.entry(holder(&touch.worker, &touch.keyspace)).or_default();
+                    let mut path = touch.tip.path;
+                    while let Some((parent, depth)) = self.paths.get(&path) {
+                        let stamp = blocks.entry(path).or_insert((touch.stamp, *depth));
+                        stamp.0 = touch.stamp.max(stamp.0);
+                        path = *parent;
+                    }
+                }
+                Op::Joined { .. } | Op::Left | Op::Touch(_) | Op::Floor(_) | Op::Worker(_) | Op::Stored(_) => {}
+            }
+        }
+        for (key, blocks) in &mut coverage {
+            let floor = floors.get(key).copied().unwrap_or(Rank::LOWEST);
+            let room = key.keyspace.capacity_blocks(capacity.get(&key.worker).copied());
+            keep_top(blocks, floor, room as usize);
+        }
+        coverage.retain(|key, blocks| !blocks.is_empty() && !incarnations[&key.worker].is_removed());
+        (incarnations, coverage)
+    }
+}
+
+fn keep_top(blocks: &mut Coverage, floor: Rank, room: usize) {
+    let mut ranks: Vec<Rank> = blocks.values().map(|(stamp, depth)| Rank { stamp: *stamp, depth: *depth }).collect();
+    ranks.retain(|rank| *rank > floor);
+    ranks.sort_unstable();
+    // Blocks of equal rank (two branches at one depth under one stamp) cannot exist: a stamp is one touch.
+    let least = ranks.len().checked_sub(room).and_then(|nth| ranks.get(nth)).copied();
+    blocks.retain(|_, (stamp, depth)| {
+        let rank = Rank { stamp: *stamp, depth: *depth };
+        rank > floor && least.is_none_or(|least| rank >= least)
+    });
+}
+
+fn holder(worker: &WorkerId, keyspace: &std::sync::Arc<covey_crdt::keyspace::Keyspace>) -> HolderKey {
+    HolderKey { worker: worker.clone(), keyspace: std::sync::Arc::clone(keyspace), lane: LaneId::PLAIN }
+}
+
+const fn about(op: &Op) -> Option<(&WorkerId, &Incarnation)> {
+    match op {
+        Op::Touch(touch) => Some((&touch.worker, &touch.incarnation)),
+        Op::Floor(raise) => Some((&raise.worker, &raise.incarnation)),
+        Op::Worker(update) => Some((&update.worker, &update.incarnation)),
+        Op::Stored(batch) => Some((&batch.worker, &batch.key.incarnation)),
+        Op::Joined { .. } | Op::Left => None,
+    }
+}

@@ -1,0 +1,110 @@
+//! Requests for the simulated cluster: conversations that branch off one another, sent to workers by gateways.
+//!
+//! Not here: token-level workloads for real processes (`workload`).
+
+use std::sync::Arc;
+
+use covey_crdt::hash::BlockHash;
+use covey_crdt::id::{ModelName, Token, WorkerId};
+use covey_crdt::keyspace::{HashKeyId, Keyspace, Unit};
+use covey_mesh::input::Load;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::plan::{Plan, Stream};
+
+/// One accepted request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which gateway sent it.
+    pub node: usize,
+    /// Which worker accepted it.
+    pub worker: WorkerId,
+    /// The space of its blocks.
+    pub keyspace: Arc<Keyspace>,
+    /// Its blocks.
+    pub chain: Vec<BlockHash>,
+}
+
+/// Draws requests.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    draw: Stream,
+    nodes: u64,
+    workers: u64,
+    sessions: u64,
+    depth_max: u64,
+    gap_us: f64,
+    mask: u64,
+    keyspaces: [Arc<Keyspace>; 2],
+    seed: u64,
+}
+
+impl Traffic {
+    /// The traffic of a plan.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        let keyspace = |model: &str| {
+            let model = ModelName::new(model).expect("a good name");
+            Arc::new(Keyspace::new(model, Unit::Bytes, 256, HashKeyId(0)).expect("a good block size"))
+        };
+        Self {
+            draw: Stream::new(plan.seed, "traffic"),
+            nodes: plan.nodes as u64,
+            workers: plan.workers as u64,
+            sessions: plan.sessions,
+            depth_max: plan.depth_max,
+            gap_us: 1e6 / plan.ops_per_s as f64,
+            mask: if plan.hash_bits == 64 { u64::MAX } else { (1 << plan.hash_bits) - 1 },
+            keyspaces: [keyspace("large"), keyspace("small")],
+            seed: plan.seed,
+        }
+    }
+
+    /// Microseconds until the next request: exponential.
+    pub fn gap_us(&mut self) -> u64 {
+        (-self.gap_us * (1.0 - self.draw.unit()).ln()) as u64 + 1
+    }
+
+    /// The next request.
+    pub fn request(&mut self) -> Request {
+        let session = self.draw.below(self.sessions);
+        let depth = self.draw.between(1, self.depth_max);
+        let keyspace = Arc::clone(&self.keyspaces[usize::from(self.draw.chance(0.15))]);
+        let node = self.draw.below(self.nodes) as usize;
+        let worker = self.draw.below(self.workers) as usize;
+        let worker = self.worker(worker);
+        let chain = (0..depth).map(|at| self.block(session, at)).collect();
+        Request { node, worker, keyspace, chain }
+    }
+
+    /// Session `s` shares a part of its chain with session `s / 2`, at whatever offset that ends.
+    fn block(&self, session: u64, at: u64) -> BlockHash {
+        let branch = xxh3_64_with_seed(&session.to_le_bytes(), self.seed) % self.depth_max;
+        if session > 0 && at < branch {
+            return self.block(session / 2, at);
+        }
+        let mut bytes = session.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&at.to_le_bytes());
+        BlockHash(xxh3_64_with_seed(&bytes, self.seed) & self.mask)
+    }
+
+    /// The id of worker number `nth`.
+    #[must_use]
+    pub fn worker(&self, nth: usize) -> WorkerId {
+        WorkerId::new(&format!("worker-{nth}"), 0).expect("a good name")
+    }
+
+    /// The token of an engine's `restart`th life: its order says nothing.
+    #[must_use]
+    pub fn token(&self, worker: usize, restart: u64) -> Token {
+        let word = xxh3_64_with_seed(&(worker as u64).to_le_bytes(), self.seed ^ restart);
+        Token::new(&format!("{word:x}")).expect("a good token")
+    }
+
+    /// A gateway's load on some worker.
+    pub fn load(&mut self) -> (WorkerId, Load) {
+        let worker = self.draw.below(self.workers) as usize;
+        let load = Load { requests: self.draw.below(4) as u32, queued_tokens: self.draw.below(3) * 1_000 };
+        (self.worker(worker), load)
+    }
+}

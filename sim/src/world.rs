@@ -1,0 +1,579 @@
+//! The simulated cluster: real nodes, virtual time, one event at a time.
+//!
+//! Ties in time are broken by a seeded rank, not by insertion, so that nothing comes to depend on order. Faults last
+//! until `faults_ms`; then all is mended and the cluster must converge within [`CONVERGE_MS`] (I10).
+//!
+//! Not here: what a plan is (`plan`), what is checked (`invariants`), the drawing of requests (`traffic`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use covey_crdt::id::{GatewayName, Incarnation, LifeId, Token, WorkerId};
+use covey_crdt::keyspace::HashKeyId;
+use covey_crdt::stamp::WallMs;
+use covey_mesh::input::{Input, Link, Load, Local, Member, MonoTime};
+use covey_mesh::node::{Node, NodeConfig};
+use covey_mesh::note::Note;
+use covey_mesh::output::Output;
+use covey_mesh::status::Phase;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::invariants::{self, Marks, View, Violation};
+use crate::network::Network;
+use crate::oracle::Oracle;
+use crate::plan::{Fault, Plan, Stream};
+use crate::traffic::Traffic;
+
+/// Once faults stop, live replicas are clean and equal within this, in milliseconds (I10): a redial, a clock reading, a
+/// repair session, once more after giving up (P6).
+pub const CONVERGE_MS: u64 = 20_000;
+/// Virtual wall time at the start, milliseconds since the Unix epoch.
+const EPOCH_MS: u64 = 1_764_000_000_000;
+/// Node processes start within this of one another, in milliseconds.
+const START_MS: u64 = 300;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Deliver { from: LifeId, to: usize, life: LifeId, bytes: Bytes },
+    Timer { node: usize },
+    Start { node: usize },
+    Dial { one: usize, other: usize },
+    LinkDead { one: usize, other: usize },
+    PeerGone { node: usize, life: LifeId },
+    Member { node: usize, member: Member },
+    Fault { nth: usize },
+    Request,
+    Probe { node: usize },
+    Answer { node: usize, life: LifeId, worker: usize, started_at: Incarnation, token: Token, capacity_tokens: u64 },
+    Load { node: usize },
+    Check { heavy: bool },
+    Calm,
+}
+
+struct Slot {
+    name: GatewayName,
+    node: Option<Node>,
+    lives: u64,
+    mono_zero_us: u64,
+    offset_ms: i64,
+    timer_us: Option<u64>,
+    marks: Marks,
+    own_loads: BTreeMap<WorkerId, Load>,
+    seen_loads: BTreeMap<(LifeId, WorkerId), Load>,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What went wrong; the run stops at the first moment something does.
+    pub violations: Vec<Violation>,
+    /// Rolling hash over every event: equal seeds have equal hashes.
+    pub trace: u64,
+    /// Events carried out.
+    pub events: u64,
+    /// Ops published.
+    pub ops: u64,
+    /// Frames and their bytes.
+    pub frames: u64,
+    /// Bytes of all frames.
+    pub bytes: u64,
+    /// Virtual milliseconds from the end of faults until all replicas were clean and equal.
+    pub converged_ms: Option<u64>,
+    /// How often each kind of note was seen: which paths the run really took.
+    pub marks: BTreeMap<&'static str, u64>,
+}
+
+/// A run in progress.
+pub struct World {
+    plan: Plan,
+    now_us: u64,
+    queue: BTreeMap<(u64, u64, u64), Event>,
+    queued: u64,
+    slots: Vec<Slot>,
+    network: Network,
+    oracle: Oracle,
+    traffic: Traffic,
+    ties: Stream,
+    times: Stream,
+    /// Nodes that have not learned yet that their connection with a life is gone.
+    ghosts: BTreeSet<(usize, LifeId)>,
+    tokens: Vec<u64>,
+    capacities: Vec<u64>,
+    calm: bool,
+    outcome: Outcome,
+}
+
+/// Carries a plan out.
+#[must_use]
+pub fn run(plan: &Plan) -> Outcome {
+    let mut world = World::new(plan.clone());
+    while world.step() {}
+    world.outcome.ops = world.oracle.published();
+    world.outcome
+}
+
+impl World {
+    fn new(plan: Plan) -> Self {
+        let seed = plan.seed;
+        let mut world = Self {
+            now_us: 0,
+            queue: BTreeMap::new(),
+            queued: 0,
+            slots: Vec::new(),
+            network: Network::new(seed, plan.network.clone()),
+            oracle: Oracle::default(),
+            traffic: Traffic::new(&plan),
+            ties: Stream::new(seed, "ties"),
+            times: Stream::new(seed, "times"),
+            ghosts: BTreeSet::new(),
+            tokens: vec![0; plan.workers],
+            capacities: vec![plan.capacity_tokens; plan.workers],
+            calm: false,
+            outcome: Outcome::default(),
+            plan,
+        };
+        for nth in 0..world.plan.nodes {
+            let name = GatewayName::new(&format!("gw-{nth}")).expect("a good name");
+            world.slots.push(Slot {
+                name,
+                node: None,
+                lives: 0,
+                mono_zero_us: 0,
+                offset_ms: world.plan.offsets_ms[nth],
+                timer_us: None,
+                marks: Marks::default(),
+                own_loads: BTreeMap::new(),
+                seen_loads: BTreeMap::new(),
+            });
+            let at = world.times.below(START_MS * 1_000);
+            world.at(at, Event::Start { node: nth });
+            for other in 0..nth {
+                world.later(20_000, 200_000, Event::Dial { one: other, other: nth });
+            }
+            world.later(1_000, 400_000, Event::Probe { node: nth });
+            world.later(1_000, 900_000, Event::Load { node: nth });
+        }
+        for nth in 0..world.plan.events.len() {
+            world.at(world.plan.events[nth].at_ms * 1_000, Event::Fault { nth });
+        }
+        world.later(1_000, 100_000, Event::Request);
+        world.at(200_000, Event::Check { heavy: false });
+        world.at(1_000_000, Event::Check { heavy: true });
+        world.at(world.plan.faults_ms * 1_000, Event::Calm);
+        world
+    }
+
+    fn at(&mut self, at_us: u64, event: Event) {
+        self.queued += 1;
+        self.queue.insert((at_us, self.ties.word(), self.queued), event);
+    }
+
+    fn later(&mut self, least_us: u64, most_us: u64, event: Event) {
+        let at = self.now_us + self.times.between(least_us, most_us);
+        self.at(at, event);
+    }
+
+    /// Carries one event out; `false` when the run is over.
+    fn step(&mut self) -> bool {
+        let Some(((at_us, _, _), event)) = self.queue.pop_first() else { return false };
+        self.now_us = at_us;
+        if self.calm && self.now_us > (self.plan.faults_ms + CONVERGE_MS) * 1_000 {
+            self.violation("I10", self.unequal());
+        }
+        self.trace(&event);
+        self.outcome.events += 1;
+        self.carry_out(event);
+        self.outcome.violations.is_empty() && self.outcome.converged_ms.is_none()
+    }
+
+    fn trace(&mut self, event: &Event) {
+        let mut bytes = self.now_us.to_le_bytes().to_vec();
+        match event {
+            Event::Deliver { from, to, bytes: frame, .. } => {
+                bytes.extend_from_slice(&from.0.to_le_bytes());
+                bytes.extend_from_slice(&to.to_le_bytes());
+                bytes.extend_from_slice(frame);
+            }
+            Event::Timer { node } => bytes.extend_from_slice(&node.to_le_bytes()),
+            Event::Start { .. }
+            | Event::Dial { .. }
+            | Event::LinkDead { .. }
+            | Event::PeerGone { .. }
+            | Event::Member { .. }
+            | Event::Fault { .. }
+            | Event::Request
+            | Event::Probe { .. }
+            | Event::Answer { .. }
+            | Event::Load { .. }
+            | Event::Check { .. }
+            | Event::Calm => bytes.extend_from_slice(format!("{event:?}").as_bytes()),
+        }
+        self.outcome.trace = xxh3_64_with_seed(&bytes, self.outcome.trace);
+    }
+
+    fn carry_out(&mut self, event: Event) {
+        match event {
+            Event::Deliver { from, to, life, bytes } => {
+                if self.slots[to].node.as_ref().is_some_and(|node| node.life() == life) {
+                    self.handle(to, Input::Received { from, bytes });
+                }
+            }
+            Event::Timer { node } => {
+                self.slots[node].timer_us = None;
+                self.handle(node, Input::Elapsed);
+            }
+            Event::Start { node } => self.start(node),
+            Event::Dial { one, other } => self.dial(one, other),
+            Event::LinkDead { one, other } => {
+                if !self.network.both_pass(one, other) {
+                    self.disconnect(one, other, 0, 1_000_000);
+                }
+            }
+            Event::PeerGone { node, life } => {
+                self.ghosts.remove(&(node, life));
+                self.handle(node, Input::Link(Link::Down(life)));
+            }
+            Event::Member { node, member } => self.handle(node, Input::Member(member)),
+            Event::Fault { nth } => self.fault(self.plan.events[nth].fault),
+            Event::Request => self.request(),
+            Event::Probe { node } => self.probe(node),
+            Event::Answer { node, life, worker, started_at, token, capacity_tokens } => {
+                if self.slots[node].node.as_ref().is_some_and(|node| node.life() == life) {
+                    let (worker, capacity_tokens) = (self.traffic.worker(worker), Some(capacity_tokens));
+                    let probed = Local::Probed { worker, started_at, token, capacity_tokens };
+                    self.handle(node, Input::Local(probed));
+                }
+            }
+            Event::Load { node } => self.load(node),
+            Event::Check { heavy } => self.check(heavy),
+            Event::Calm => self.calm_down(),
+        }
+    }
+
+    fn mono(&self, node: usize) -> MonoTime {
+        MonoTime { us: self.now_us - self.slots[node].mono_zero_us }
+    }
+
+    fn wall(&self, node: usize) -> WallMs {
+        WallMs((EPOCH_MS + self.now_us / 1_000).saturating_add_signed(self.slots[node].offset_ms))
+    }
+
+    fn start(&mut self, slot: usize) {
+        if self.slots[slot].node.is_some() {
+            return;
+        }
+        let (wall, seed) = (self.wall(slot), self.times.word());
+        let life = LifeId(u128::from(seed) << 64 | u128::from(self.times.word()));
+        let config = NodeConfig {
+            name: self.slots[slot].name.clone(),
+            cluster: "sim".to_owned(),
+            key_id: HashKeyId(0),
+            block_bytes: 256,
+            placement_idle_ms: self.plan.idle_ms,
+            expect_peers: true,
+        };
+        let state = &mut self.slots[slot];
+        state.lives += 1;
+        state.mono_zero_us = self.now_us;
+        state.marks = Marks::default();
+        state.own_loads.clear();
+        state.seen_loads.clear();
+        state.node = Some(Node::new(config, life, seed, MonoTime::default(), wall));
+        self.handle(slot, Input::Elapsed);
+    }
+
+    fn stop(&mut self, slot: usize) {
+        let Some(node) = self.slots[slot].node.take() else { return };
+        self.slots[slot].timer_us = None;
+        for other in 0..self.slots.len() {
+            if other != slot && self.network.set_up(slot, other, false) {
+                self.gone(other, node.life(), 50_000, 3_000_000);
+                self.later(800_000, 2_000_000, Event::Member { node: other, member: Member::Down(node.life()) });
+            }
+        }
+    }
+
+    fn dial(&mut self, one: usize, other: usize) {
+        self.later(700_000, 1_300_000, Event::Dial { one, other });
+        let (Some(a), Some(b)) = (&self.slots[one].node, &self.slots[other].node) else { return };
+        let (a, b) = (a.life(), b.life());
+        let ghost = self.ghosts.contains(&(one, b)) || self.ghosts.contains(&(other, a));
+        if !ghost && self.network.both_pass(one, other) && self.network.set_up(one, other, true) {
+            self.handle(one, Input::Link(Link::Up(b)));
+            self.handle(other, Input::Link(Link::Up(a)));
+            self.later(100_000, 600_000, Event::Member { node: one, member: Member::Up(b) });
+            self.later(100_000, 600_000, Event::Member { node: other, member: Member::Up(a) });
+        }
+    }
+
+    fn disconnect(&mut self, one: usize, other: usize, least_us: u64, most_us: u64) {
+        if !self.network.set_up(one, other, false) {
+            return;
+        }
+        for (node, peer) in [(one, other), (other, one)] {
+            if let Some(life) = self.slots[peer].node.as_ref().map(Node::life) {
+                self.gone(node, life, least_us, most_us);
+            }
+        }
+    }
+
+    /// A node will learn that its connection with a life is gone; until then it does not get another one.
+    fn gone(&mut self, node: usize, life: LifeId, least_us: u64, most_us: u64) {
+        self.ghosts.insert((node, life));
+        self.later(least_us, most_us, Event::PeerGone { node, life });
+    }
+
+    fn handle(&mut self, slot: usize, input: Input) {
+        let (mono, wall) = (self.mono(slot), self.wall(slot));
+        let Some(node) = &mut self.slots[slot].node else { return };
+        node.handle(mono, wall, input);
+        self.oracle.record(node);
+        self.collect(slot);
+        let Some(node) = &self.slots[slot].node else { return };
+        if let Some(deadline) = node.next_deadline() {
+            let at = (self.slots[slot].mono_zero_us + deadline.us).max(self.now_us + 1);
+            if self.slots[slot].timer_us.is_none_or(|timer| timer > at) {
+                self.slots[slot].timer_us = Some(at);
+                self.at(at, Event::Timer { node: slot });
+            }
+        }
+    }
+
+    fn collect(&mut self, slot: usize) {
+        let Slot { name, node: Some(node), .. } = &mut self.slots[slot] else { return };
+        let life = node.life();
+        let outputs: Vec<Output> = std::iter::from_fn(|| node.poll_output()).collect();
+        let bounds = invariants::check_bounds(name.as_str(), node, outputs.len());
+        self.outcome.violations.extend(bounds);
+        let mut reborn = false;
+        for output in outputs {
+            match output {
+                Output::Send { to, bytes, .. } => self.send(slot, life, to, bytes),
+                Output::Close { peer } => {
+                    if let Some(other) = self.slot_of(peer) {
+                        self.disconnect(slot, other, 0, 200_000);
+                    }
+                }
+                Output::Load { life, worker, load } => {
+                    self.slots[slot].seen_loads.insert((life, worker), load);
+                }
+                Output::Note(note) => self.mark(&note),
+                Output::Changed(_) => {}
+                Output::Reborn(why) => {
+                    *self.outcome.marks.entry(rebirth_mark(why)).or_default() += 1;
+                    reborn = true;
+                }
+            }
+        }
+        if reborn {
+            self.stop(slot);
+            self.start(slot);
+        }
+    }
+
+    fn slot_of(&self, life: LifeId) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.node.as_ref().is_some_and(|node| node.life() == life))
+    }
+
+    fn send(&mut self, from: usize, life: LifeId, to: LifeId, bytes: Bytes) {
+        self.outcome.frames += 1;
+        self.outcome.bytes += bytes.len() as u64;
+        let Some(slot) = self.slot_of(to).filter(|slot| self.network.is_up(from, *slot)) else { return };
+        for delay in self.network.arrivals_us(from, slot) {
+            let event = Event::Deliver { from: life, to: slot, life: to, bytes: bytes.clone() };
+            self.at(self.now_us + delay, event);
+        }
+    }
+
+    fn mark(&mut self, note: &Note) {
+        let name = crate::marks::name(note);
+        *self.outcome.marks.entry(name).or_default() += 1;
+        if let Note::DigestMismatch { .. } = note {
+            self.violation("I1", "a node saw different digests at equal clean vectors".to_owned());
+        }
+        if let Note::Malformed { .. } = note {
+            self.violation("codec", "a node could not read an undamaged frame".to_owned());
+        }
+    }
+
+    fn violation(&mut self, invariant: &'static str, what: String) {
+        self.outcome.violations.push(Violation::new(invariant, what));
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Cut(cut) => {
+                self.network.cut(cut);
+                for other in 0..self.slots.len() {
+                    for one in 0..other {
+                        if !self.network.both_pass(one, other) {
+                            self.later(1_500_000, 6_000_000, Event::LinkDead { one, other });
+                        }
+                    }
+                }
+            }
+            Fault::Heal => self.network.heal(),
+            Fault::Crash(node) => self.stop(node),
+            Fault::Restart(node) => self.start(node),
+            Fault::Leave(node) => {
+                self.handle(node, Input::Local(Local::Leave));
+                self.stop(node);
+            }
+            Fault::Step(node, ms) => {
+                self.slots[node].offset_ms += ms;
+                self.handle(node, Input::Elapsed);
+            }
+            Fault::WorkerRestart(worker) => self.tokens[worker] += 1,
+            Fault::Shrink(worker, tokens) => self.capacities[worker] = tokens.min(self.capacities[worker]),
+            Fault::Reset(node, worker) => {
+                let worker = self.traffic.worker(worker);
+                self.handle(node, Input::Local(Local::Reset { worker }));
+            }
+            Fault::Suspect(one, other) => {
+                if let Some(life) = self.slots[other].node.as_ref().map(Node::life) {
+                    self.handle(one, Input::Member(Member::Down(life)));
+                    self.later(100_000, 2_000_000, Event::Member { node: one, member: Member::Up(life) });
+                }
+            }
+        }
+    }
+
+    fn request(&mut self) {
+        if self.calm {
+            return;
+        }
+        let gap = self.traffic.gap_us();
+        self.at(self.now_us + gap, Event::Request);
+        let request = self.traffic.request();
+        let slot = request.node;
+        let Some(node) = &self.slots[slot].node else { return };
+        let Some(record) = node.replica().record(&request.worker) else { return };
+        let incarnation = record.incarnation.clone();
+        self.oracle.accept(&request.worker, &incarnation, &request.chain);
+        let place = Local::Place {
+            worker: request.worker,
+            keyspace: request.keyspace,
+            incarnation,
+            chain: request.chain.into(),
+        };
+        self.handle(slot, Input::Local(place));
+    }
+
+    fn probe(&mut self, slot: usize) {
+        self.later(300_000, 1_200_000, Event::Probe { node: slot });
+        let Some(node) = &self.slots[slot].node else { return };
+        let life = node.life();
+        for worker in 0..self.plan.workers {
+            let Some(node) = &self.slots[slot].node else { return };
+            let id = self.traffic.worker(worker);
+            let started_at =
+                node.replica().record(&id).map_or_else(Incarnation::unknown, |record| record.incarnation.clone());
+            let token = self.traffic.token(worker, self.tokens[worker]);
+            let capacity_tokens = self.capacities[worker];
+            let answer = Event::Answer { node: slot, life, worker, started_at, token, capacity_tokens };
+            self.later(1_000, 400_000, answer);
+        }
+    }
+
+    fn load(&mut self, slot: usize) {
+        if self.calm {
+            return;
+        }
+        self.later(20_000, 1_500_000, Event::Load { node: slot });
+        let (worker, load) = self.traffic.load();
+        self.slots[slot].own_loads.insert(worker.clone(), load);
+        self.handle(slot, Input::Local(Local::Load { worker, load }));
+    }
+
+    fn calm_down(&mut self) {
+        self.calm = true;
+        self.network.calm();
+        for slot in 0..self.slots.len() {
+            self.slots[slot].offset_ms = self.slots[slot].offset_ms.clamp(-100, 100);
+            self.start(slot);
+            self.handle(slot, Input::Elapsed);
+        }
+    }
+
+    fn check(&mut self, heavy: bool) {
+        let period = if heavy { 1_000_000 } else { 200_000 };
+        self.at(self.now_us + period, Event::Check { heavy });
+        for slot in &mut self.slots {
+            if let Some(node) = &slot.node {
+                self.outcome.violations.extend(slot.marks.advance(slot.name.as_str(), node));
+            }
+        }
+        if heavy {
+            self.check_states(false);
+        } else if self.calm && self.outcome.converged_ms.is_none() && self.unequal().is_empty() {
+            self.check_states(true);
+            self.outcome.converged_ms = Some(self.now_us / 1_000 - self.plan.faults_ms);
+        }
+    }
+
+    /// Looks at states block by block: of nodes with equal vectors and digests at one while faults last, at all in the
+    /// end. Digests are checked against recomputed ones everywhere, so an unequal state cannot hide behind an equal one.
+    fn check_states(&mut self, all: bool) {
+        let live = self.slots.iter().filter_map(|slot| Some((slot.name.to_string(), slot.node.as_ref()?)));
+        let mut seen = BTreeSet::new();
+        let mut views: Vec<View> = Vec::new();
+        for (name, node) in live {
+            let clean = node.phase() == Phase::Clean;
+            if !node.replica().is_consistent() {
+                let what = format!("{name}: an incremental digest or count differs from one computed anew");
+                self.outcome.violations.push(Violation::new("I1", what));
+            }
+            if all || seen.insert((clean, node.vector().hash(), node.replica().digest())) {
+                views.push(View::of(name, node));
+            }
+        }
+        self.outcome.violations.extend(invariants::check(&views, &self.oracle));
+    }
+
+    /// In what the cluster has not converged yet; empty when it has (I10).
+    fn unequal(&self) -> String {
+        let live: Vec<(&Slot, &Node)> =
+            self.slots.iter().filter_map(|slot| slot.node.as_ref().map(|node| (slot, node))).collect();
+        let unclean: Vec<String> = live
+            .iter()
+            .filter(|(_, node)| node.phase() != Phase::Clean)
+            .map(|(slot, node)| format!("{} is {:?}", slot.name, node.phase()))
+            .collect();
+        if !unclean.is_empty() {
+            return unclean.join(", ");
+        }
+        if live.windows(2).any(|pair| pair[0].1.vector().hash() != pair[1].1.vector().hash()) {
+            return "vectors differ".to_owned();
+        }
+        if live.windows(2).any(|pair| pair[0].1.replica().digest() != pair[1].1.replica().digest()) {
+            return "digests differ".to_owned();
+        }
+        self.wrong_loads(&live)
+    }
+
+    /// Load registers as each node sees them against what their writers wrote; dead writers' must not count.
+    fn wrong_loads(&self, live: &[(&Slot, &Node)]) -> String {
+        for (reader, node) in live {
+            let writers = live.iter().filter(|(_, other)| other.life() != node.life());
+            let mut expected: BTreeMap<(LifeId, WorkerId), Load> = BTreeMap::new();
+            for (slot, other) in writers {
+                let loads = slot.own_loads.iter().filter(|(_, load)| **load != Load::default());
+                expected.extend(loads.map(|(worker, load)| ((other.life(), worker.clone()), *load)));
+            }
+            let seen = reader.seen_loads.iter().filter(|(_, load)| **load != Load::default());
+            let seen: BTreeMap<_, _> = seen.map(|(key, load)| (key.clone(), *load)).collect();
+            if seen != expected {
+                return format!("{} sees other loads than were written", reader.name);
+            }
+        }
+        String::new()
+    }
+}
+
+const fn rebirth_mark(why: covey_mesh::output::Rebirth) -> &'static str {
+    match why {
+        covey_mesh::output::Rebirth::ClockStepped => "reborn-clock",
+        covey_mesh::output::Rebirth::Stuck => "reborn-stuck",
+        covey_mesh::output::Rebirth::Forked => "reborn-forked",
+    }
+}

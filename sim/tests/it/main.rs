@@ -1,0 +1,7 @@
+//! Integration tests of the simulator: seeds through the core, the worker over HTTP, the demo.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod cli;
+mod swarm;
+mod worker;
