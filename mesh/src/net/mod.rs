@@ -4,6 +4,34 @@
 //! Not here: the protocol (`node`), the read index (`covey-gateway-plugin`). Upholds I11: whatever happens on the mesh
 //! thread, request threads neither wait nor fail.
 
+mod clock;
+mod context;
+mod dial;
+mod driver;
+mod framing;
+mod host;
+#[cfg(test)]
+mod hostile;
+mod identity;
+mod link;
+mod links;
+mod members;
+mod membership;
+mod mesh;
+mod metrics;
+mod network;
+mod peer;
+mod plan;
+mod queue;
+mod scan;
+mod secret;
+mod start;
+mod throttle;
+mod tls;
+mod transport;
+mod tunnel;
+mod watchdog;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +39,37 @@ use std::time::Duration;
 use covey_crdt::change::Change;
 use covey_crdt::id::{LifeId, WorkerId};
 
-use crate::input::{Load, Local};
+pub use mesh::{COMMANDS_MAX, Mesh};
+pub use metrics::{ByClass, LinkFailure, LinkSnapshot, NetSnapshot, Quantiles};
+pub use secret::{SECRET_BYTES_MAX, SECRET_BYTES_MIN, SecretError, derive_hash_key, load_secret};
+pub use start::{StartError, start};
+
+use crate::input::Load;
 use crate::node::NodeConfig;
 use crate::note::Note;
-use crate::status::Status;
 
 /// How to reach and be reached by the other gateways.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct NetConfig {
-    /// UDP address to bind.
+    /// UDP address to bind; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Address the peers are told; the bound one when `None` (which must then not be a wildcard).
+    /// Address the peers are told; the bound one when `None` (which must then not be a wildcard). Port 0 stands for the
+    /// bound port.
     pub advertise: Option<SocketAddr>,
     /// `host:port` or `address:port` of peers; names are resolved again at every dial.
     pub seeds: Vec<String>,
-    /// The shared secret: who has it is a member.
+    /// The shared secret: who has it is a member. At least [`SECRET_BYTES_MIN`] random bytes.
     pub secret: Arc<[u8]>,
+}
+
+impl std::fmt::Debug for NetConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NetConfig")
+            .field("listen", &self.listen)
+            .field("advertise", &self.advertise)
+            .field("seeds", &self.seeds)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What lives beside the node on the mesh thread: the read index's writer, load sampling, metrics.
@@ -58,31 +101,17 @@ pub struct MeshConfig {
     pub net: Option<NetConfig>,
     /// Makes the host.
     pub make_host: MakeHost,
+    /// A mesh thread that has not finished a turn for this long is superseded by a new life.
+    pub stall_after: Duration,
 }
 
-/// A running mesh member, as request threads hold it. Cheap to clone; nothing here blocks.
-#[derive(Clone)]
-pub struct Mesh {
-    _private: (),
-}
+impl MeshConfig {
+    /// The usual stall limit.
+    pub const STALL_AFTER: Duration = Duration::from_secs(2);
 
-impl Mesh {
-    /// Hands something to the mesh thread. `false`: the bounded queue was full and it was dropped and counted.
+    /// A configuration with the usual stall limit.
     #[must_use]
-    pub fn submit(&self, local: Local) -> bool {
-        let _ = local;
-        false
-    }
-
-    /// The status as of the mesh thread's last turn (at most 250 ms apart while it is healthy).
-    #[must_use]
-    pub fn status(&self) -> Arc<Status> {
-        Arc::new(Status::default())
-    }
-
-    /// How long ago the mesh thread last finished a turn; the gateway calls its view stale past 1 s.
-    #[must_use]
-    pub fn silent_for(&self) -> Duration {
-        Duration::ZERO
+    pub fn new(node: NodeConfig, net: Option<NetConfig>, make_host: MakeHost) -> Self {
+        Self { node, net, make_host, stall_after: Self::STALL_AFTER }
     }
 }

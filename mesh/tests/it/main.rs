@@ -1,0 +1,10 @@
+//! The driver over real sockets on loopback, in real time; every wait is bounded.
+#![cfg(feature = "net")]
+
+mod converge;
+mod crash;
+mod lives;
+mod peers;
+mod secrets;
+mod strangers;
+mod support;
