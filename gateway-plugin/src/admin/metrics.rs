@@ -14,7 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::names::{self, Named};
-use crate::plugin::Outcome;
+use crate::plugin::{DELAY_BOUNDS_MS, NotesSnapshot, Outcome};
 use crate::server::{Fault, Gateway, Latency, Readiness};
 
 /// Upper bounds of the lookup histogram, microseconds.
@@ -47,6 +47,7 @@ impl Collector for Scrape {
         page.cache(&self.0)?;
         page.replica(&self.0, &self.0.mesh().status())?;
         page.peers(&self.0.mesh().status())?;
+        page.notes(&self.0.plugin().notes())?;
         page.driver(&self.0.mesh().metrics())
     }
 }
@@ -101,7 +102,7 @@ impl Page<'_> {
         let (count, sum, []) = latency.quantiles([]);
         let counts = latency.buckets(upper_us);
         let mut buckets: Vec<(f64, u64)> = upper_us.map(seconds).into_iter().zip(counts).collect();
-        buckets.push((f64::MAX, count - counts.iter().sum::<u64>().min(count)));
+        buckets.push((f64::INFINITY, count - counts.iter().sum::<u64>().min(count)));
         let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         metric.encode_histogram::<NoLabelSet>(seconds(sum), count, &buckets, None)
     }
@@ -177,8 +178,23 @@ impl Page<'_> {
         self.gauges(names::HEARD, "peer", of(|peer| peer.heard_ms.map(|ms| ms as f64 / 1e3)))
     }
 
+    fn notes(&mut self, notes: &NotesSnapshot) -> Result<(), Error> {
+        let (name, help) = names::NOTES;
+        let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (what, why, count) in &notes.counts {
+            let labels = [("what", *what), ("why", *why)];
+            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(count, None)?;
+        }
+        let bounds = DELAY_BOUNDS_MS.iter().map(|ms| *ms as f64 / 1e3).chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(notes.delays).collect();
+        let (name, help) = names::PROPAGATION;
+        let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        let sum = notes.delay_ms_sum as f64 / 1e3;
+        metric.encode_histogram::<NoLabelSet>(sum, notes.delays.iter().sum(), &buckets, None)
+    }
+
     fn driver(&mut self, net: &NetSnapshot) -> Result<(), Error> {
-        self.quantiles(names::PROPAGATION, &net.propagation_ms, |ms| ms as f64 / 1e3)?;
+        self.quantiles(names::PROPAGATION_QUANTILES, &net.propagation_ms, |ms| ms as f64 / 1e3)?;
         self.quantiles(names::QUIC_RTT, &net.quic_rtt_us, seconds)?;
         let restarts = [
             ("panicked", net.restarts_panicked),

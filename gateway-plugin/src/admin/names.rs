@@ -57,7 +57,10 @@ pub(super) const LOG_BYTES: Named = ("covey_mesh_log_bytes", "Bytes of retained 
 pub(super) const LIVES: Named = ("covey_mesh_lives", "Lives in the vector");
 pub(super) const REPAIRING: Named = ("covey_mesh_repairing", "1 while a repair session is running here");
 pub(super) const PROPAGATION: Named =
-    ("covey_mesh_propagation_seconds", "Quantiles from a peer's stamp to its op being applied here");
+    ("covey_mesh_propagation_seconds", "From a peer's stamp to its op being applied here");
+pub(super) const PROPAGATION_QUANTILES: Named =
+    ("covey_mesh_propagation_quantile_seconds", "Quantiles of the same, over the life of the process");
+pub(super) const NOTES: Named = ("covey_mesh_notes", "What the node observed, by what and why");
 pub(super) const QUIC_RTT: Named = ("covey_mesh_quic_rtt_seconds", "Quantiles of connections' round trips");
 pub(super) const RESTARTS: Named = ("covey_mesh_restarts", "Lives restarted, by reason");
 pub(super) const QUEUE_DROPS: Named = ("covey_mesh_queue_dropped", "What found its queue full, by queue");

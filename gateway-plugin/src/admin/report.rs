@@ -123,6 +123,8 @@ pub struct MeshReport {
     pub quic_rtt_us: Quantiles,
     /// Lives restarted since the process started.
     pub restarts: u64,
+    /// What the node observed so far, `what` or `what.why`; kinds that never happened are left out.
+    pub notes: BTreeMap<String, u64>,
 }
 
 impl MeshReport {
@@ -156,8 +158,16 @@ impl MeshReport {
             propagation_ms: net.propagation_ms.into(),
             quic_rtt_us: net.quic_rtt_us.into(),
             restarts: net.restarts_panicked + net.restarts_stalled + net.restarts_reborn + net.restarts_failed,
+            notes: notes(gateway),
         }
     }
+}
+
+fn notes(gateway: &Gateway) -> BTreeMap<String, u64> {
+    let counts = gateway.plugin().notes().counts.into_iter().filter(|(_, _, count)| *count > 0);
+    counts
+        .map(|(what, why, count)| (if why.is_empty() { what.to_owned() } else { format!("{what}.{why}") }, count))
+        .collect()
 }
 
 fn config(gateway: &Gateway) -> ConfigReport {

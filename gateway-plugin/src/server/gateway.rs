@@ -23,6 +23,8 @@ pub enum Readiness {
     Ready,
     /// The replica has not been clean yet: its view of the mesh is empty or partial.
     Joining(Phase),
+    /// The replica has not been clean yet, and gateways of the mesh refused this one: a flag or its name is wrong.
+    Refused,
     /// This many workers have not been checked for the first time.
     Checking(usize),
     /// The gateway is shutting down.
@@ -42,6 +44,10 @@ impl Readiness {
                     Phase::Dirty => "dirty",
                 };
                 format!("the replica is {phase}: waiting until it has all coverage of the mesh, or is alone")
+            }
+            Self::Refused => {
+                "a gateway of the mesh refuses this one; the log says why (name, cluster and block size must fit)"
+                    .to_owned()
             }
             Self::Checking(workers) => format!("{workers} workers have not been checked yet"),
             Self::Draining => "shutting down: finishing requests under way".to_owned(),
@@ -159,7 +165,8 @@ impl Gateway {
         if !self.was_clean.load(Ordering::Acquire) {
             let phase = self.mesh.status().phase;
             if phase != Phase::Clean {
-                return Readiness::Joining(phase);
+                let refused = self.plugin.notes().of("refused_by", "") > 0;
+                return if refused { Readiness::Refused } else { Readiness::Joining(phase) };
             }
             self.was_clean.store(true, Ordering::Release);
         }

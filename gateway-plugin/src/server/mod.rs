@@ -16,6 +16,7 @@ mod flight;
 mod gateway;
 mod headers;
 mod health;
+mod note_log;
 mod probe;
 mod proxy;
 mod routes;

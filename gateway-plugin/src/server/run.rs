@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::gateway::Gateway;
-use super::{health, routes, upstream};
+use super::{health, note_log, routes, upstream};
 use crate::admin;
 use crate::cli::Config;
 use crate::plugin::{Plugin, PluginConfig};
@@ -116,7 +116,7 @@ fn mesh_config(config: &Config, plugin: &Arc<Plugin>) -> MeshConfig {
         placement_idle_ms: u64::try_from(config.placement_idle.as_millis()).unwrap_or(u64::MAX),
         expect_peers: net.as_ref().is_some_and(|net| !net.seeds.is_empty()),
     };
-    MeshConfig::new(node, net, plugin.make_host())
+    MeshConfig::new(node, net, note_log::logging(plugin.make_host()))
 }
 
 async fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpListener, RunError> {

@@ -79,3 +79,26 @@ async fn a_busy_mesh_port_and_a_wildcard_are_named_with_their_flags() {
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("--mesh-advertise"), "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_gateway_of_the_same_name_is_refused_with_one_line_and_one_count() {
+    let secret = secret();
+    let path = secret.path.to_str().expect("a path");
+    let worker = FakeWorker::start(|_| vec![chat_json("hi")]).await;
+    let one = start(&worker, path, "twin", None);
+    until("the first is ready", || verdict(&one).0 == Some(0)).await;
+    let two = start(&worker, path, "twin", Some(&udp(&one)));
+    let refusals = |process: &Process| {
+        let notes = verdict(process).1["notes"].clone();
+        notes["refused.name_taken"].as_u64().unwrap_or(0) + notes["refused_by"].as_u64().unwrap_or(0)
+    };
+    until("the twin is refused", || refusals(&one) + refusals(&two) > 0).await;
+    assert_eq!(verdict(&one).1["status"]["phase"], "clean", "the first one is not disturbed");
+    two.signal("TERM");
+    one.signal("TERM");
+    let logs = [two.finish(), one.finish()];
+    assert!(logs.iter().all(|(code, log)| *code == Some(0) && !log.contains("panicked")), "{logs:?}");
+    let lines: Vec<&str> =
+        logs.iter().flat_map(|(_, log)| log.lines()).filter(|line| line.contains("--mesh-name")).collect();
+    assert!((1..=2).contains(&lines.len()), "one line a gateway, naming the flag: {lines:?}");
+}

@@ -111,6 +111,8 @@ async fn models_health_and_metrics_are_served() {
     for line in [
         "covey_upstream_responses_total{class=\"2xx\"} 1",
         "covey_gateway_lookup_cpu_seconds_count 1",
+        "covey_gateway_lookup_cpu_seconds_bucket{le=\"+Inf\"} 1",
+        "covey_mesh_propagation_seconds_bucket{le=\"+Inf\"} 0",
         "covey_cache_reported_tokens_total 64",
         "covey_cache_prompt_tokens_total 100",
         "covey_gateway_errors_total{reason=\"nonsense\"} 0",

@@ -1,6 +1,6 @@
 //! The driver over real sockets on loopback, in real time; every wait is bounded.
 #![cfg(feature = "net")]
-#![expect(clippy::disallowed_methods, reason = "tests of real sockets take real time")]
+#![expect(clippy::disallowed_methods, reason = "sockets on loopback run on the real clock")]
 
 mod converge;
 mod crash;
