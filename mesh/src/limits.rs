@@ -40,6 +40,8 @@ pub const STUCK_MS: u64 = 5_000;
 pub const FOUND_MS: u64 = 1_000;
 /// A joiner that reaches nobody for this long decides that it is alone, in milliseconds.
 pub const ALONE_MS: u64 = 3_000;
+/// A joiner that a mesh refused within this time does not decide that it is alone, in milliseconds (redials are 5 s apart).
+pub const REFUSED_MS: u64 = 15_000;
 /// A peer's clock reading counts for this long, in milliseconds.
 pub const READING_MS: u64 = 5_000;
 /// A name is free again when its life was not heard for this long, in milliseconds.

@@ -15,6 +15,7 @@ pub mod marks;
 pub mod network;
 pub mod oracle;
 pub mod plan;
+pub mod ring1;
 pub mod swarm;
 pub mod traffic;
 pub mod worker;

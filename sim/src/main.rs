@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use covey_sim::demo::{self, DemoArgs};
+use covey_sim::ring1::{self, RunArgs, SwarmArgs};
 use covey_sim::worker::{self, WorkerArgs};
 
 /// Tries Covey out: an engine model, workloads, and a demo with real processes
@@ -20,6 +21,10 @@ struct Cli {
 enum Command {
     /// Compare gateways with and without the mesh, with real processes on this machine
     Demo(Box<DemoArgs>),
+    /// Run one seed of the deterministic simulator and print its plan and what it came to
+    Run(RunArgs),
+    /// Run many seeds of the deterministic simulator
+    Swarm(SwarmArgs),
     /// Serve the engine model over HTTP, like a vLLM worker
     Worker(WorkerArgs),
 }
@@ -30,6 +35,8 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(async {
         match command {
             Command::Demo(args) => demo::run(&args).await,
+            Command::Run(args) => ring1::one(&args),
+            Command::Swarm(args) => Ok(ring1::many(&args)),
             Command::Worker(args) => worker::run(&args).await.map(|()| ExitCode::SUCCESS),
         }
     });

@@ -3,7 +3,6 @@
 //!
 //! Not here: strangers without the secret (the integration tests).
 
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -45,7 +45,7 @@ pub enum SecretError {
         /// Which file.
         path: PathBuf,
     },
-    /// Others than the owner may read or write the file.
+    /// Everybody may read the file, or its group may write it.
     Exposed {
         /// Which file.
         path: PathBuf,
@@ -74,7 +74,7 @@ impl fmt::Display for SecretError {
             ),
             Self::Exposed { path, mode } => write!(
                 f,
-                "secret file {0} can be read by others than its owner (mode {mode:03o}); run: chmod 600 {0}",
+                "secret file {0} is open to others (mode {mode:03o}: everybody may read it, or its group write it); run: chmod 600 {0}",
                 path.display()
             ),
         }
@@ -117,7 +117,8 @@ fn check_exposed(path: &Path, file: &File) -> Result<(), SecretError> {
     use std::os::unix::fs::PermissionsExt;
     let meta = file.metadata().map_err(|error| SecretError::Unreadable { path: path.to_owned(), error })?;
     let mode = meta.permissions().mode() & 0o777;
-    if mode & 0o077 == 0 { Ok(()) } else { Err(SecretError::Exposed { path: path.to_owned(), mode }) }
+    // Group-readable is let through: orchestrators mount secrets owned by a service's group (0440).
+    if mode & 0o027 == 0 { Ok(()) } else { Err(SecretError::Exposed { path: path.to_owned(), mode }) }
 }
 
 #[cfg(not(unix))]

@@ -61,7 +61,7 @@ impl Node {
             return self.malformed(from, 0);
         };
         if let Some(why) = self.refusal(from, &name, exchange) {
-            return self.refuse(from, name, why);
+            return self.refuse(from, name, why, phase);
         }
         if !self.admit(from, &name) {
             return;
@@ -107,7 +107,7 @@ impl Node {
         self.peers.iter().find(|(other, peer)| same(other, peer)).map(|(other, _)| *other)
     }
 
-    fn refuse(&mut self, peer: LifeId, name: GatewayName, why: Refusal) {
+    fn refuse(&mut self, peer: LifeId, name: GatewayName, why: Refusal, phase: Phase) {
         let text = match &why {
             Refusal::Cluster { theirs } => {
                 format!("cluster is {:?} here, {theirs:?} there: set --mesh-cluster alike", self.config.cluster)
@@ -124,9 +124,15 @@ impl Node {
                 )
             }
         };
-        self.send(peer, Class::Control, &Message::Refused(Refused { why: text }));
+        // A newcomer that does not fit what is there must not found a second mesh beside it; of two newcomers with one
+        // name the larger life waits. Whoever was there first says no, a newcomer only notes it.
+        if !self.joined && (phase != Phase::Joining || peer < self.life) {
+            self.on_refused(peer, text);
+        } else {
+            self.send(peer, Class::Control, &Message::Refused(Refused { why: text }));
+            self.note(Note::Refused { peer, name, why });
+        }
         self.outbox.push_back(Output::Close { peer });
-        self.note(Note::Refused { peer, name, why });
         self.hush(peer);
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.admitted = false;

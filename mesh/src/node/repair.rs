@@ -13,7 +13,7 @@ use rand_chacha::rand_core::Rng;
 use serde_bytes::ByteBuf;
 
 use super::Node;
-use crate::limits::{ALONE_MS, FOUND_MS, RETRY_MS, SESSION_MS, SLICE_BYTES, STUCK_MS};
+use crate::limits::{ALONE_MS, FOUND_MS, REFUSED_MS, RETRY_MS, SESSION_MS, SLICE_BYTES, STUCK_MS};
 use crate::note::{AbortWhy, Note, RepairWhy};
 use crate::output::{Class, Rebirth};
 use crate::peer::Peer;
@@ -248,7 +248,7 @@ impl Node {
         }
         if admitted.is_empty() {
             self.all_joining = None;
-            let refused = self.refused.is_some_and(|at| self.now.since_ms(at) < 2 * SESSION_MS);
+            let refused = self.refused.is_some_and(|at| self.now.since_ms(at) < REFUSED_MS);
             let linked = self.peers.values().any(|peer| peer.linked);
             if self.now.since_ms(self.started) >= ALONE_MS && !refused && !linked {
                 self.found();

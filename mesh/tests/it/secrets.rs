@@ -64,7 +64,7 @@ fn empty_short_missing_and_oversized_secrets_say_what_to_do() {
 #[test]
 fn a_secret_that_others_can_read_is_refused() {
     let dir = Dir::new();
-    for mode in [0o644, 0o640, 0o604, 0o620, 0o666] {
+    for mode in [0o644, 0o664, 0o604, 0o620, 0o666] {
         let error = load_secret(&dir.file(&[b'a'; 44], mode)).expect_err("must not load").to_string();
         assert!(error.contains("chmod 600"), "{mode:o}: {error}");
     }

@@ -5,6 +5,10 @@
 //!
 //! Not here: what a plan is (`plan`), what is checked (`invariants`), the drawing of requests (`traffic`).
 
+mod checks;
+mod faults;
+mod requests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -15,13 +19,12 @@ use covey_mesh::input::{Input, Link, Load, Local, Member, MonoTime};
 use covey_mesh::node::{Node, NodeConfig};
 use covey_mesh::note::Note;
 use covey_mesh::output::Output;
-use covey_mesh::status::Phase;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::invariants::{self, Marks, View, Violation};
+use crate::invariants::{self, Marks, Violation};
 use crate::network::Network;
 use crate::oracle::Oracle;
-use crate::plan::{Fault, Plan, Stream};
+use crate::plan::{Plan, Stream};
 use crate::traffic::Traffic;
 
 /// Once faults stop, live replicas are clean and equal within this, in milliseconds (I10): a redial, a clock reading, a
@@ -282,47 +285,6 @@ impl World {
         self.handle(slot, Input::Elapsed);
     }
 
-    fn stop(&mut self, slot: usize) {
-        let Some(node) = self.slots[slot].node.take() else { return };
-        self.slots[slot].timer_us = None;
-        for other in 0..self.slots.len() {
-            if other != slot && self.network.set_up(slot, other, false) {
-                self.gone(other, node.life(), 50_000, 3_000_000);
-                self.later(800_000, 2_000_000, Event::Member { node: other, member: Member::Down(node.life()) });
-            }
-        }
-    }
-
-    fn dial(&mut self, one: usize, other: usize) {
-        self.later(700_000, 1_300_000, Event::Dial { one, other });
-        let (Some(a), Some(b)) = (&self.slots[one].node, &self.slots[other].node) else { return };
-        let (a, b) = (a.life(), b.life());
-        let ghost = self.ghosts.contains(&(one, b)) || self.ghosts.contains(&(other, a));
-        if !ghost && self.network.both_pass(one, other) && self.network.set_up(one, other, true) {
-            self.handle(one, Input::Link(Link::Up(b)));
-            self.handle(other, Input::Link(Link::Up(a)));
-            self.later(100_000, 600_000, Event::Member { node: one, member: Member::Up(b) });
-            self.later(100_000, 600_000, Event::Member { node: other, member: Member::Up(a) });
-        }
-    }
-
-    fn disconnect(&mut self, one: usize, other: usize, least_us: u64, most_us: u64) {
-        if !self.network.set_up(one, other, false) {
-            return;
-        }
-        for (node, peer) in [(one, other), (other, one)] {
-            if let Some(life) = self.slots[peer].node.as_ref().map(Node::life) {
-                self.gone(node, life, least_us, most_us);
-            }
-        }
-    }
-
-    /// A node will learn that its connection with a life is gone; until then it does not get another one.
-    fn gone(&mut self, node: usize, life: LifeId, least_us: u64, most_us: u64) {
-        self.ghosts.insert((node, life));
-        self.later(least_us, most_us, Event::PeerGone { node, life });
-    }
-
     fn handle(&mut self, slot: usize, input: Input) {
         let (mono, wall) = (self.mono(slot), self.wall(slot));
         let Some(node) = &mut self.slots[slot].node else { return };
@@ -398,175 +360,6 @@ impl World {
 
     fn violation(&mut self, invariant: &'static str, what: String) {
         self.outcome.violations.push(Violation::new(invariant, what));
-    }
-
-    fn fault(&mut self, fault: Fault) {
-        match fault {
-            Fault::Cut(cut) => {
-                self.network.cut(cut);
-                for other in 0..self.slots.len() {
-                    for one in 0..other {
-                        if !self.network.both_pass(one, other) {
-                            self.later(1_500_000, 6_000_000, Event::LinkDead { one, other });
-                        }
-                    }
-                }
-            }
-            Fault::Heal => self.network.heal(),
-            Fault::Crash(node) => self.stop(node),
-            Fault::Restart(node) => self.start(node),
-            Fault::Leave(node) => {
-                self.handle(node, Input::Local(Local::Leave));
-                self.stop(node);
-            }
-            Fault::Step(node, ms) => {
-                self.slots[node].offset_ms += ms;
-                self.handle(node, Input::Elapsed);
-            }
-            Fault::WorkerRestart(worker) => self.tokens[worker] += 1,
-            Fault::Shrink(worker, tokens) => self.capacities[worker] = tokens.min(self.capacities[worker]),
-            Fault::Reset(node, worker) => {
-                let worker = self.traffic.worker(worker);
-                self.handle(node, Input::Local(Local::Reset { worker }));
-            }
-            Fault::Suspect(one, other) => {
-                if let Some(life) = self.slots[other].node.as_ref().map(Node::life) {
-                    self.handle(one, Input::Member(Member::Down(life)));
-                    self.later(100_000, 2_000_000, Event::Member { node: one, member: Member::Up(life) });
-                }
-            }
-        }
-    }
-
-    fn request(&mut self) {
-        if self.calm {
-            return;
-        }
-        let gap = self.traffic.gap_us();
-        self.at(self.now_us + gap, Event::Request);
-        let request = self.traffic.request();
-        let slot = request.node;
-        let Some(node) = &self.slots[slot].node else { return };
-        let Some(record) = node.replica().record(&request.worker) else { return };
-        let incarnation = record.incarnation.clone();
-        self.oracle.accept(&request.worker, &incarnation, &request.chain);
-        let place = Local::Place {
-            worker: request.worker,
-            keyspace: request.keyspace,
-            incarnation,
-            chain: request.chain.into(),
-        };
-        self.handle(slot, Input::Local(place));
-    }
-
-    fn probe(&mut self, slot: usize) {
-        self.later(300_000, 1_200_000, Event::Probe { node: slot });
-        let Some(node) = &self.slots[slot].node else { return };
-        let life = node.life();
-        for worker in 0..self.plan.workers {
-            let Some(node) = &self.slots[slot].node else { return };
-            let id = self.traffic.worker(worker);
-            let started_at =
-                node.replica().record(&id).map_or_else(Incarnation::unknown, |record| record.incarnation.clone());
-            let token = self.traffic.token(worker, self.tokens[worker]);
-            let capacity_tokens = self.capacities[worker];
-            let answer = Event::Answer { node: slot, life, worker, started_at, token, capacity_tokens };
-            self.later(1_000, 400_000, answer);
-        }
-    }
-
-    fn load(&mut self, slot: usize) {
-        if self.calm {
-            return;
-        }
-        self.later(20_000, 1_500_000, Event::Load { node: slot });
-        let (worker, load) = self.traffic.load();
-        self.slots[slot].own_loads.insert(worker.clone(), load);
-        self.handle(slot, Input::Local(Local::Load { worker, load }));
-    }
-
-    fn calm_down(&mut self) {
-        self.calm = true;
-        self.network.calm();
-        for slot in 0..self.slots.len() {
-            self.slots[slot].offset_ms = self.slots[slot].offset_ms.clamp(-100, 100);
-            self.start(slot);
-            self.handle(slot, Input::Elapsed);
-        }
-    }
-
-    fn check(&mut self, heavy: bool) {
-        let period = if heavy { 1_000_000 } else { 200_000 };
-        self.at(self.now_us + period, Event::Check { heavy });
-        for slot in &mut self.slots {
-            if let Some(node) = &slot.node {
-                self.outcome.violations.extend(slot.marks.advance(slot.name.as_str(), node));
-            }
-        }
-        if heavy {
-            self.check_states(false);
-        } else if self.calm && self.outcome.converged_ms.is_none() && self.unequal().is_empty() {
-            self.check_states(true);
-            self.outcome.converged_ms = Some(self.now_us / 1_000 - self.plan.faults_ms);
-        }
-    }
-
-    /// Looks at states block by block: of nodes with equal vectors and digests at one while faults last, at all in the
-    /// end. Digests are checked against recomputed ones everywhere, so an unequal state cannot hide behind an equal one.
-    fn check_states(&mut self, all: bool) {
-        let live = self.slots.iter().filter_map(|slot| Some((slot.name.to_string(), slot.node.as_ref()?)));
-        let mut seen = BTreeSet::new();
-        let mut views: Vec<View> = Vec::new();
-        for (name, node) in live {
-            let clean = node.phase() == Phase::Clean;
-            if !node.replica().is_consistent() {
-                let what = format!("{name}: an incremental digest or count differs from one computed anew");
-                self.outcome.violations.push(Violation::new("I1", what));
-            }
-            if all || seen.insert((clean, node.vector().hash(), node.replica().digest())) {
-                views.push(View::of(name, node));
-            }
-        }
-        self.outcome.violations.extend(invariants::check(&views, &self.oracle));
-    }
-
-    /// In what the cluster has not converged yet; empty when it has (I10).
-    fn unequal(&self) -> String {
-        let live: Vec<(&Slot, &Node)> =
-            self.slots.iter().filter_map(|slot| slot.node.as_ref().map(|node| (slot, node))).collect();
-        let unclean: Vec<String> = live
-            .iter()
-            .filter(|(_, node)| node.phase() != Phase::Clean)
-            .map(|(slot, node)| format!("{} is {:?}", slot.name, node.phase()))
-            .collect();
-        if !unclean.is_empty() {
-            return unclean.join(", ");
-        }
-        if live.windows(2).any(|pair| pair[0].1.vector().hash() != pair[1].1.vector().hash()) {
-            return "vectors differ".to_owned();
-        }
-        if live.windows(2).any(|pair| pair[0].1.replica().digest() != pair[1].1.replica().digest()) {
-            return "digests differ".to_owned();
-        }
-        self.wrong_loads(&live)
-    }
-
-    /// Load registers as each node sees them against what their writers wrote; dead writers' must not count.
-    fn wrong_loads(&self, live: &[(&Slot, &Node)]) -> String {
-        for (reader, node) in live {
-            let writers = live.iter().filter(|(_, other)| other.life() != node.life());
-            let mut expected: BTreeMap<(LifeId, WorkerId), Load> = BTreeMap::new();
-            for (slot, other) in writers {
-                let loads = slot.own_loads.iter().filter(|(_, load)| **load != Load::default());
-                expected.extend(loads.map(|(worker, load)| ((other.life(), worker.clone()), *load)));
-            }
-            let seen = reader.seen_loads.iter().filter(|(_, load)| **load != Load::default());
-            let seen: BTreeMap<_, _> = seen.map(|(key, load)| (key.clone(), *load)).collect();
-            if seen != expected {
-                return format!("{} sees other loads than were written", reader.name);
-            }
-        }
-        String::new()
     }
 }
 

@@ -1,0 +1,89 @@
+//! Looking at the cluster: at one moment, over time, and whether it has converged (I10).
+//!
+//! Not here: the invariants themselves (`invariants`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use covey_crdt::id::{LifeId, WorkerId};
+use covey_mesh::input::Load;
+use covey_mesh::node::Node;
+use covey_mesh::status::Phase;
+
+use super::{Event, Slot, World};
+use crate::invariants::{self, View, Violation};
+
+impl World {
+    pub(super) fn check(&mut self, heavy: bool) {
+        let period = if heavy { 1_000_000 } else { 200_000 };
+        self.at(self.now_us + period, Event::Check { heavy });
+        for slot in &mut self.slots {
+            if let Some(node) = &slot.node {
+                self.outcome.violations.extend(slot.marks.advance(slot.name.as_str(), node));
+            }
+        }
+        if heavy {
+            self.check_states(false);
+        } else if self.calm && self.outcome.converged_ms.is_none() && self.unequal().is_empty() {
+            self.check_states(true);
+            self.outcome.converged_ms = Some(self.now_us / 1_000 - self.plan.faults_ms);
+        }
+    }
+
+    /// Looks at states block by block: of nodes with equal vectors and digests at one while faults last, at all in the
+    /// end. Digests are checked against recomputed ones everywhere, so an unequal state cannot hide behind an equal one.
+    pub(super) fn check_states(&mut self, all: bool) {
+        let live = self.slots.iter().filter_map(|slot| Some((slot.name.to_string(), slot.node.as_ref()?)));
+        let mut seen = BTreeSet::new();
+        let mut views: Vec<View> = Vec::new();
+        for (name, node) in live {
+            let clean = node.phase() == Phase::Clean;
+            if !node.replica().is_consistent() {
+                let what = format!("{name}: an incremental digest or count differs from one computed anew");
+                self.outcome.violations.push(Violation::new("I1", what));
+            }
+            if all || seen.insert((clean, node.vector().hash(), node.replica().digest())) {
+                views.push(View::of(name, node));
+            }
+        }
+        self.outcome.violations.extend(invariants::check(&views, &self.oracle));
+    }
+
+    /// In what the cluster has not converged yet; empty when it has (I10).
+    pub(super) fn unequal(&self) -> String {
+        let live: Vec<(&Slot, &Node)> =
+            self.slots.iter().filter_map(|slot| slot.node.as_ref().map(|node| (slot, node))).collect();
+        let unclean: Vec<String> = live
+            .iter()
+            .filter(|(_, node)| node.phase() != Phase::Clean)
+            .map(|(slot, node)| format!("{} is {:?}", slot.name, node.phase()))
+            .collect();
+        if !unclean.is_empty() {
+            return unclean.join(", ");
+        }
+        if live.windows(2).any(|pair| pair[0].1.vector().hash() != pair[1].1.vector().hash()) {
+            return "vectors differ".to_owned();
+        }
+        if live.windows(2).any(|pair| pair[0].1.replica().digest() != pair[1].1.replica().digest()) {
+            return "digests differ".to_owned();
+        }
+        self.wrong_loads(&live)
+    }
+
+    /// Load registers as each node sees them against what their writers wrote; dead writers' must not count.
+    pub(super) fn wrong_loads(&self, live: &[(&Slot, &Node)]) -> String {
+        for (reader, node) in live {
+            let writers = live.iter().filter(|(_, other)| other.life() != node.life());
+            let mut expected: BTreeMap<(LifeId, WorkerId), Load> = BTreeMap::new();
+            for (slot, other) in writers {
+                let loads = slot.own_loads.iter().filter(|(_, load)| **load != Load::default());
+                expected.extend(loads.map(|(worker, load)| ((other.life(), worker.clone()), *load)));
+            }
+            let seen = reader.seen_loads.iter().filter(|(_, load)| **load != Load::default());
+            let seen: BTreeMap<_, _> = seen.map(|(key, load)| (key.clone(), *load)).collect();
+            if seen != expected {
+                return format!("{} sees other loads than were written", reader.name);
+            }
+        }
+        String::new()
+    }
+}

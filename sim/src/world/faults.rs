@@ -1,0 +1,101 @@
+//! What is done to the cluster: connections that come and go, crashes, clocks, partitions, and the calm after them.
+//!
+//! Not here: when (`plan`).
+
+use covey_crdt::id::LifeId;
+use covey_mesh::input::{Input, Link, Local, Member};
+use covey_mesh::node::Node;
+
+use super::{Event, World};
+use crate::plan::Fault;
+
+impl World {
+    pub(super) fn stop(&mut self, slot: usize) {
+        let Some(node) = self.slots[slot].node.take() else { return };
+        self.slots[slot].timer_us = None;
+        for other in 0..self.slots.len() {
+            if other != slot && self.network.set_up(slot, other, false) {
+                self.gone(other, node.life(), 50_000, 3_000_000);
+                self.later(800_000, 2_000_000, Event::Member { node: other, member: Member::Down(node.life()) });
+            }
+        }
+    }
+
+    pub(super) fn dial(&mut self, one: usize, other: usize) {
+        self.later(700_000, 1_300_000, Event::Dial { one, other });
+        let (Some(a), Some(b)) = (&self.slots[one].node, &self.slots[other].node) else { return };
+        let (a, b) = (a.life(), b.life());
+        let ghost = self.ghosts.contains(&(one, b)) || self.ghosts.contains(&(other, a));
+        if !ghost && self.network.both_pass(one, other) && self.network.set_up(one, other, true) {
+            self.handle(one, Input::Link(Link::Up(b)));
+            self.handle(other, Input::Link(Link::Up(a)));
+            self.later(100_000, 600_000, Event::Member { node: one, member: Member::Up(b) });
+            self.later(100_000, 600_000, Event::Member { node: other, member: Member::Up(a) });
+        }
+    }
+
+    pub(super) fn disconnect(&mut self, one: usize, other: usize, least_us: u64, most_us: u64) {
+        if !self.network.set_up(one, other, false) {
+            return;
+        }
+        for (node, peer) in [(one, other), (other, one)] {
+            if let Some(life) = self.slots[peer].node.as_ref().map(Node::life) {
+                self.gone(node, life, least_us, most_us);
+            }
+        }
+    }
+
+    /// A node will learn that its connection with a life is gone; until then it does not get another one.
+    pub(super) fn gone(&mut self, node: usize, life: LifeId, least_us: u64, most_us: u64) {
+        self.ghosts.insert((node, life));
+        self.later(least_us, most_us, Event::PeerGone { node, life });
+    }
+
+    pub(super) fn fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Cut(cut) => {
+                self.network.cut(cut);
+                for other in 0..self.slots.len() {
+                    for one in 0..other {
+                        if !self.network.both_pass(one, other) {
+                            self.later(1_500_000, 6_000_000, Event::LinkDead { one, other });
+                        }
+                    }
+                }
+            }
+            Fault::Heal => self.network.heal(),
+            Fault::Crash(node) => self.stop(node),
+            Fault::Restart(node) => self.start(node),
+            Fault::Leave(node) => {
+                self.handle(node, Input::Local(Local::Leave));
+                self.stop(node);
+            }
+            Fault::Step(node, ms) => {
+                self.slots[node].offset_ms += ms;
+                self.handle(node, Input::Elapsed);
+            }
+            Fault::WorkerRestart(worker) => self.tokens[worker] += 1,
+            Fault::Shrink(worker, tokens) => self.capacities[worker] = tokens.min(self.capacities[worker]),
+            Fault::Reset(node, worker) => {
+                let worker = self.traffic.worker(worker);
+                self.handle(node, Input::Local(Local::Reset { worker }));
+            }
+            Fault::Suspect(one, other) => {
+                if let Some(life) = self.slots[other].node.as_ref().map(Node::life) {
+                    self.handle(one, Input::Member(Member::Down(life)));
+                    self.later(100_000, 2_000_000, Event::Member { node: one, member: Member::Up(life) });
+                }
+            }
+        }
+    }
+
+    pub(super) fn calm_down(&mut self) {
+        self.calm = true;
+        self.network.calm();
+        for slot in 0..self.slots.len() {
+            self.slots[slot].offset_ms = self.slots[slot].offset_ms.clamp(-100, 100);
+            self.start(slot);
+            self.handle(slot, Input::Elapsed);
+        }
+    }
+}
