@@ -308,9 +308,11 @@ impl Placed {
     pub fn expand(&self, chains: &Chains) -> BTreeMap<crate::hash::PathId, (Stamp, u32)> {
         let mut all = BTreeMap::new();
         for (stamp, segment) in &self.segments {
-            for depth in segment.start..=segment.tip_depth {
-                let tip = chains.tip(chains.ancestor(segment.tip, depth));
-                all.insert(tip.path, (*stamp, depth));
+            let base = chains.ancestor(segment.tip, segment.start - 1);
+            let mut path = chains.tip(base).path;
+            for (depth, block) in (segment.start..).zip(chains.since(base, segment.tip)) {
+                path = path.child(block);
+                all.insert(path, (*stamp, depth));
             }
         }
         all

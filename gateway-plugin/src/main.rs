@@ -1,2 +1,82 @@
-//! Entry point.
-fn main() {}
+//! The `covey` binary: `covey gateway` and `covey status`.
+//!
+//! Exit codes of the gateway: 0 stopped as asked, 1 it could not run (a port is taken), 2 its configuration is wrong.
+//! Those of status are its verdict's.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use covey_gateway_plugin::admin::{self, Verdict};
+use covey_gateway_plugin::cli::args::{Cli, Command, GatewayArgs, StatusArgs};
+use covey_gateway_plugin::cli::{Config, LogFormat};
+use covey_gateway_plugin::server;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Gateway(args) => gateway(&args),
+        Command::Status(args) => status(&args),
+    }
+}
+
+fn gateway(args: &GatewayArgs) -> ExitCode {
+    let config = match Config::parse(args) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("covey gateway: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    log_to_stderr(&config);
+    let outcome = tokio::runtime::Runtime::new()
+        .map_err(server::RunError::System)
+        .and_then(|runtime| runtime.block_on(server::run(config, |banner| print(&format!("{banner}\n")))));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("covey gateway: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn log_to_stderr(config: &Config) {
+    let filter = EnvFilter::try_new(&config.log).expect("the configuration holds a filter that parses");
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.log_format {
+        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Json => builder.json().init(),
+    }
+}
+
+fn status(args: &StatusArgs) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("covey status: {error}");
+            return ExitCode::from(Verdict::Unknown.exit_code());
+        }
+    };
+    match runtime.block_on(admin::status(args)) {
+        Ok((verdict, text)) => {
+            print(&text);
+            ExitCode::from(verdict.exit_code())
+        }
+        Err(error) => {
+            if args.json {
+                print(&format!("{}\n", serde_json::json!({"verdict": "unknown", "error": error.to_string()})));
+            } else {
+                print("unknown\n");
+            }
+            eprintln!("covey status: {error}");
+            ExitCode::from(Verdict::Unknown.exit_code())
+        }
+    }
+}
+
+/// Writes to standard output; a closed pipe is the reader's choice and no error.
+fn print(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

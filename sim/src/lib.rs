@@ -1,5 +1,15 @@
-//! The adversary and the yardstick.
+//! The adversary and the yardstick: what Covey is tried against, and measured with.
+//!
+//! [`plan`], [`world`], [`network`], [`traffic`], [`oracle`] and [`invariants`] are ring 1: the real core in virtual
+//! time, one seed a run. [`engine`] is an inference engine's prefix cache and timing as a value, in virtual time;
+//! [`worker`] serves the same model over HTTP. [`workload`] writes agentic sessions, and [`demo`] plays them against
+//! real processes.
+//!
+//! Not here: anything a gateway needs to run. Nothing depends on this crate.
 
+pub mod client;
+pub mod demo;
+pub mod engine;
 pub mod invariants;
 pub mod marks;
 pub mod network;
@@ -7,4 +17,6 @@ pub mod oracle;
 pub mod plan;
 pub mod swarm;
 pub mod traffic;
+pub mod worker;
+pub mod workload;
 pub mod world;

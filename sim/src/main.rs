@@ -1,2 +1,40 @@
-//! Entry point.
-fn main() {}
+//! The command line: one subcommand a room of the simulator.
+//!
+//! Not here: what they do (`covey_sim`). Exit codes: 0 as asked, 1 it failed or a figure missed its mark, 2 wrong usage.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use covey_sim::demo::{self, DemoArgs};
+use covey_sim::worker::{self, WorkerArgs};
+
+/// Tries Covey out: an engine model, workloads, and a demo with real processes
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compare gateways with and without the mesh, with real processes on this machine
+    Demo(Box<DemoArgs>),
+    /// Serve the engine model over HTTP, like a vLLM worker
+    Worker(WorkerArgs),
+}
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
+    let ended = runtime.block_on(async {
+        match command {
+            Command::Demo(args) => demo::run(&args).await,
+            Command::Worker(args) => worker::run(&args).await.map(|()| ExitCode::SUCCESS),
+        }
+    });
+    ended.unwrap_or_else(|why| {
+        eprintln!("covey-sim: {why}");
+        ExitCode::FAILURE
+    })
+}

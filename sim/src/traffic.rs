@@ -66,7 +66,7 @@ impl Traffic {
     }
 
     /// The next request.
-    pub fn next(&mut self) -> Request {
+    pub fn request(&mut self) -> Request {
         let session = self.draw.below(self.sessions);
         let depth = self.draw.between(1, self.depth_max);
         let keyspace = Arc::clone(&self.keyspaces[usize::from(self.draw.chance(0.15))]);

@@ -10,6 +10,9 @@ use crate::id::{Incarnation, ModelName, Token, WorkerId};
 use crate::keyspace::{HashKeyId, HashScheme, Keyspace, Unit};
 use crate::limits::{BLOCK_UNITS_MAX, NAME_BYTES_MAX};
 
+/// Texts in one blob: far above what a batch names, and few enough that empty ones cannot swell.
+const TEXTS_MAX: usize = 8_192;
+
 /// What a row is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Target {
@@ -85,7 +88,11 @@ pub(super) struct Tables {
 impl Tables {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut tables = Self { texts: Vec::new(), targets: Vec::new() };
-        for _ in 0..reader.count(2)? {
+        let (at, texts) = (reader.error(), reader.count(2)?);
+        if texts > TEXTS_MAX {
+            return Err(at);
+        }
+        for _ in 0..texts {
             let at = reader.error();
             let len = usize::from(reader.u16()?);
             if len > NAME_BYTES_MAX {

@@ -3,6 +3,8 @@
 //! Not here: deciding anything by what is read.
 #![expect(clippy::disallowed_methods, reason = "the one place where the driver reads clocks and randomness")]
 
+#![expect(clippy::disallowed_methods, reason = "the one file of the mesh that reads clocks and draws randomness")]
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use covey_crdt::id::LifeId;

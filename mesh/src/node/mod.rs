@@ -372,18 +372,23 @@ impl Node {
         }
     }
 
-    /// Passes the replica's changes on, and says when the replica became clean or dirty.
+    /// Ends a turn: passes changes on, and says when the replica became clean or dirty.
     fn settle(&mut self) {
+        self.pass_changes();
+        let clean = self.phase() == Phase::Clean;
+        if clean != self.was_clean {
+            self.was_clean = clean;
+            self.note(if clean { Note::Clean } else { Note::Dirty });
+        }
+    }
+
+    /// Passes the replica's changes on, and forgets who was sent the runs that are gone: their numbers are used again.
+    fn pass_changes(&mut self) {
         for change in self.replica.take_changes() {
             if let Change::RunFreed { run } = change {
                 self.masks.freed(run);
             }
             self.outbox.push_back(Output::Changed(change));
-        }
-        let clean = self.phase() == Phase::Clean;
-        if clean != self.was_clean {
-            self.was_clean = clean;
-            self.note(if clean { Note::Clean } else { Note::Dirty });
         }
     }
 

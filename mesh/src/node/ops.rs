@@ -136,6 +136,7 @@ impl Node {
         chains: &mut Vec<ChainPiece>,
         bytes: &mut usize,
     ) {
+        self.pass_changes();
         let slot = self.peers.get(&to).and_then(|peer| peer.slot);
         let masks = &self.masks;
         let pieces = self.replica.chains().pieces(place, &|run| masks.has(slot, run));
@@ -230,6 +231,7 @@ impl Node {
     /// Stores chain content until its op comes.
     pub(super) fn learn(&mut self, from: LifeId, pieces: &[ChainPiece]) {
         let slot = self.peers.get(&from).and_then(|peer| peer.slot);
+        self.pass_changes();
         for piece in pieces {
             let Ok(Some(place)) = self.replica.learn(piece) else { continue };
             if self.replica.chains().is_end(place) {

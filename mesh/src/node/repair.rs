@@ -81,6 +81,7 @@ impl Node {
         if let Some(slot) = slot.filter(|_| ask.whole) {
             self.masks.forget(slot);
         }
+        self.pass_changes();
         let masks = &self.masks;
         let piece = self.replica.piece(&cursor, SLICE_BYTES, &|run| masks.has(slot, run));
         let (mut chains, mut bytes) = (Vec::new(), 0);

@@ -27,7 +27,7 @@ pub(super) fn check(view: &View, oracle: &Oracle) -> Vec<Violation> {
         }
     }
     for key in coverage.keys() {
-        if !view.state.coverage.get(key).is_some_and(|(_, blocks)| !blocks.is_empty()) {
+        if view.state.coverage.get(key).is_none_or(|(_, blocks)| blocks.is_empty()) {
             found.push(Violation::new("I2", format!("{}: {} lost all its coverage", view.name, key.worker)));
         }
     }

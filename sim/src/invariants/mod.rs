@@ -51,8 +51,6 @@ pub struct View {
     pub vector: BTreeMap<LifeId, u64>,
     /// The root digest.
     pub digest: Digest,
-    /// Whether incremental digests equal recomputed ones.
-    pub consistent: bool,
     /// Everything it holds.
     pub state: Expanded,
 }
@@ -68,7 +66,6 @@ impl View {
             clean: node.phase() == Phase::Clean,
             vector: node.vector().lives().map(|(life, head)| (life, head.seq)).collect(),
             digest: replica.digest(),
-            consistent: replica.is_consistent(),
             state: replica.expand(),
         }
     }

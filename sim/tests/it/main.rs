@@ -1,3 +1,7 @@
-//! The simulator's tests: one binary.
+//! Integration tests of the simulator: seeds through the core, the worker over HTTP, the demo.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod cli;
 mod swarm;
+mod worker;

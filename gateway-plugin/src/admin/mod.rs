@@ -1,0 +1,44 @@
+//! What operators and tools read: `/metrics`, `/mesh`, `/healthz`, `/readyz` on the admin port, and `covey status`.
+//!
+//! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads.
+
+mod metrics;
+mod names;
+mod report;
+mod status;
+mod verdict;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+pub use report::{MeshReport, Quantiles, WorkerReport};
+pub use status::{StatusError, status};
+pub use verdict::{Verdict, verdict};
+
+use crate::server::{Gateway, healthz, readyz};
+
+/// The router of the admin port.
+pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
+    Router::new()
+        .route("/metrics", get(serve_metrics))
+        .route("/mesh", get(serve_mesh))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .with_state(gateway)
+}
+
+async fn serve_metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], metrics::text(&gateway)).into_response()
+}
+
+async fn serve_mesh(State(gateway): State<Arc<Gateway>>) -> Response {
+    let report = MeshReport::of(&gateway);
+    let body = serde_json::to_string(&report).expect("plain data serializes");
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
+}

@@ -1,0 +1,205 @@
+//! `covey status`: asks one gateway's admin port and says in a few lines how the mesh is.
+//!
+//! Not here: the judgement (`verdict`).
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use covey_mesh::status::{PeerStatus, Phase, Status};
+use serde::Serialize;
+
+use super::report::MeshReport;
+use super::verdict::{Verdict, verdict};
+use crate::cli::args::StatusArgs;
+
+/// Why a gateway's state is unknown.
+#[derive(Debug)]
+pub enum StatusError {
+    /// The admin port did not answer. Fault: the address, or the gateway is down.
+    Unreachable {
+        /// Where it was sought.
+        admin: String,
+        /// What the client said.
+        error: String,
+    },
+    /// Something answered that is no gateway of this version.
+    Foreign {
+        /// Where it was found.
+        admin: String,
+        /// What was wrong with its answer.
+        error: String,
+    },
+}
+
+impl fmt::Display for StatusError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { admin, error } => write!(
+                f,
+                "cannot reach a gateway's admin port at {admin}: {error}; is it running, and is --admin its --admin-listen?"
+            ),
+            Self::Foreign { admin, error } => {
+                write!(f, "{admin} does not answer like a covey gateway: {error}; is --admin its --admin-listen?")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StatusError {}
+
+#[derive(Serialize)]
+struct Judged<'a> {
+    verdict: Verdict,
+    #[serde(flatten)]
+    report: &'a MeshReport,
+}
+
+/// Asks, and gives the verdict and the text to print.
+///
+/// # Errors
+/// [`StatusError`] when nobody answers, or nobody who can be understood.
+pub async fn status(args: &StatusArgs) -> Result<(Verdict, String), StatusError> {
+    let report = ask(args).await?;
+    let word = verdict(&report.status, report.silent_ms);
+    if args.json {
+        let json = serde_json::to_string(&Judged { verdict: word, report: &report }).expect("plain data serializes");
+        return Ok((word, json + "\n"));
+    }
+    Ok((word, render(&report, word)))
+}
+
+async fn ask(args: &StatusArgs) -> Result<MeshReport, StatusError> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let unreachable = |error: reqwest::Error| {
+        let mut text = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(error) = cause {
+            text = error.to_string();
+            cause = error.source();
+        }
+        StatusError::Unreachable { admin: args.admin.clone(), error: text }
+    };
+    let base = args.admin.trim_end_matches('/');
+    let base = if base.contains("://") { base.to_owned() } else { format!("http://{base}") };
+    let client = reqwest::Client::builder().no_proxy().timeout(args.timeout).build().map_err(unreachable)?;
+    let response = client.get(format!("{base}/mesh")).send().await.map_err(unreachable)?;
+    let foreign = |error: String| StatusError::Foreign { admin: args.admin.clone(), error };
+    if !response.status().is_success() {
+        return Err(foreign(format!("status {}", response.status())));
+    }
+    let body = response.bytes().await.map_err(unreachable)?;
+    serde_json::from_slice(&body).map_err(|error| foreign(error.to_string()))
+}
+
+/// One line for each gateway, this one first, then the verdict.
+fn render(report: &MeshReport, word: Verdict) -> String {
+    let status = &report.status;
+    let width = status.peers.iter().map(|peer| peer.name.len()).chain([status.name.len()]).max().unwrap_or(4).max(4);
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{:<width$}  {:<11}  {:<10}  {:>8}  {:>9}  {:>8}",
+        "NAME", "STATE", "DIGEST", "LAG", "RTT", "HEARD"
+    );
+    let _ = writeln!(
+        out,
+        "{:<width$}  {:<11}  {:<10}  {:>8}  {:>9}  {:>8}",
+        status.name,
+        own_state(status),
+        short(status.digest.as_deref()),
+        "-",
+        "-",
+        "self"
+    );
+    for peer in &status.peers {
+        let _ = writeln!(
+            out,
+            "{:<width$}  {:<11}  {:<10}  {:>8}  {:>9}  {:>8}",
+            peer.name,
+            state(peer),
+            short(peer.digest.as_deref()),
+            known(peer.lag_ops, |ops| format!("{ops} ops")),
+            known(peer.rtt_us, |us| format!("{:.2} ms", us as f64 / 1e3)),
+            known(peer.heard_ms, age)
+        );
+    }
+    let _ = writeln!(out, "{}{}", word.name(), if report.config.mesh { "" } else { " (mesh off: a replica of one)" });
+    out
+}
+
+fn own_state(status: &Status) -> String {
+    let phase = phase(status.phase);
+    match status.clock.as_str() {
+        "good" | "" => phase.to_owned(),
+        clock => format!("{phase}/{clock}"),
+    }
+}
+
+const fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Joining => "joining",
+        Phase::Clean => "clean",
+        Phase::Dirty => "dirty",
+    }
+}
+
+fn state(peer: &PeerStatus) -> &'static str {
+    match (peer.left, peer.linked, peer.phase) {
+        (true, _, _) => "left",
+        (false, true, Some(known)) => phase(known),
+        (false, false, _) if peer.heard_ms.is_some() => "unreachable",
+        (false, _, _) => "connecting",
+    }
+}
+
+fn short(digest: Option<&str>) -> &str {
+    digest.map_or("-", |digest| digest.get(..10).unwrap_or(digest))
+}
+
+fn known<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), text)
+}
+
+fn age(ms: u64) -> String {
+    if ms < 10_000 { format!("{ms} ms") } else { format!("{} s", ms / 1_000) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_gateway_has_a_line_and_the_verdict_comes_last() {
+        let peer = |name: &str| PeerStatus { name: name.to_owned(), ..PeerStatus::default() };
+        let report = MeshReport {
+            status: Status {
+                name: "gw-0".to_owned(),
+                phase: Phase::Clean,
+                digest: Some("0123456789abcdef".to_owned()),
+                clock: "ahead".to_owned(),
+                peers: vec![
+                    PeerStatus { left: true, linked: false, heard_ms: Some(90_000), ..peer("gw-1") },
+                    PeerStatus { linked: false, heard_ms: Some(500), ..peer("gateway-2") },
+                    PeerStatus {
+                        linked: true,
+                        phase: Some(Phase::Clean),
+                        rtt_us: Some(420),
+                        lag_ops: Some(3),
+                        ..peer("gw-3")
+                    },
+                    peer("gw-4"),
+                ],
+                ..Status::default()
+            },
+            ..MeshReport::default()
+        };
+        let text = render(&report, Verdict::Degraded);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["gw-0", "clean/ahead", "0123456789", "-", "-", "self"]);
+        assert_eq!(lines[2], ["gw-1", "left", "-", "-", "-", "90", "s"]);
+        assert_eq!(lines[3][..2], ["gateway-2", "unreachable"]);
+        assert_eq!(lines[4], ["gw-3", "clean", "-", "3", "ops", "0.42", "ms", "-"]);
+        assert_eq!(lines[5][1], "connecting");
+        assert_eq!(lines[6][0], "degraded");
+    }
+}

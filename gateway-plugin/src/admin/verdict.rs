@@ -1,0 +1,213 @@
+//! What one gateway's view says about the whole mesh: one word, from its status alone.
+//!
+//! The worst that is certain wins. A gateway that said goodbye is not missed. What cannot be known is said to be
+//! unknown (I12): a silent mesh thread, a linked peer that stopped exchanging.
+//!
+//! Not here: other gateways' views; ask them too when it matters.
+
+use covey_mesh::status::{PeerStatus, Phase, Status};
+use serde::{Deserialize, Serialize};
+
+/// A mesh thread that has not finished a turn for this long describes the past, milliseconds.
+const SILENT_MS_MAX: u64 = 3_000;
+/// A linked peer not heard of for this long may be anything, milliseconds (an exchange is due every 250).
+const HEARD_MS_MAX: u64 = 5_000;
+
+/// The state of the mesh, as one gateway can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Everybody is reachable, clean and equal.
+    Converged,
+    /// Everybody is reachable, and somebody is behind or joining.
+    Converging,
+    /// It works with less than it should: few gateways are missing, or a clock is off.
+    Degraded,
+    /// Two clean replicas that saw the same ops differ. Must never happen.
+    Diverged,
+    /// Half of the gateways or more are out of reach, or one is alive and cannot be reached.
+    Partitioned,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl Verdict {
+    /// The word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Converged => "converged",
+            Self::Converging => "converging",
+            Self::Degraded => "degraded",
+            Self::Diverged => "diverged",
+            Self::Partitioned => "partitioned",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The exit code of `covey status`.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Converged => 0,
+            Self::Converging | Self::Degraded => 1,
+            Self::Diverged | Self::Partitioned => 2,
+            Self::Unknown => 3,
+        }
+    }
+}
+
+/// Judges a status that is `silent_ms` old.
+#[must_use]
+pub fn verdict(status: &Status, silent_ms: u64) -> Verdict {
+    if status.life.is_empty() || silent_ms > SILENT_MS_MAX {
+        return Verdict::Unknown;
+    }
+    let present: Vec<&PeerStatus> = status.peers.iter().filter(|peer| !peer.left).collect();
+    if present.iter().any(|peer| differs(status, peer)) {
+        return Verdict::Diverged;
+    }
+    let missing = present.iter().filter(|peer| is_missing(peer)).count();
+    let cut_off = present.iter().any(|peer| is_missing(peer) && peer.member == Some(true));
+    // Of all gateways that have not left, this one included, more than half must be on this side.
+    if cut_off || missing * 2 > present.len() {
+        return Verdict::Partitioned;
+    }
+    if present.iter().any(|peer| peer.linked && peer.heard_ms.is_some_and(|ms| ms > HEARD_MS_MAX)) {
+        return Verdict::Unknown;
+    }
+    if missing > 0 || (!status.clock.is_empty() && status.clock != "good") {
+        return Verdict::Degraded;
+    }
+    if status.phase == Phase::Clean && present.iter().all(|peer| equals(status, peer)) {
+        Verdict::Converged
+    } else {
+        Verdict::Converging
+    }
+}
+
+/// Both clean, same ops seen, different content.
+fn differs(status: &Status, peer: &PeerStatus) -> bool {
+    let both_clean = status.phase == Phase::Clean && peer.phase == Some(Phase::Clean);
+    let same_ops = peer.vector.as_deref() == Some(status.vector.as_str());
+    both_clean && same_ops && status.digest.is_some() && peer.digest.is_some() && status.digest != peer.digest
+}
+
+/// Out of reach after having been heard; a peer never heard of is still connecting.
+fn is_missing(peer: &PeerStatus) -> bool {
+    !peer.linked && (peer.heard_ms.is_some() || peer.member == Some(false))
+}
+
+fn equals(status: &Status, peer: &PeerStatus) -> bool {
+    peer.linked
+        && peer.phase == Some(Phase::Clean)
+        && peer.vector.as_deref() == Some(status.vector.as_str())
+        && peer.digest.is_some()
+        && peer.digest == status.digest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(name: &str) -> PeerStatus {
+        PeerStatus {
+            name: name.to_owned(),
+            life: "aa".to_owned(),
+            linked: true,
+            member: Some(true),
+            heard_ms: Some(100),
+            phase: Some(Phase::Clean),
+            digest: Some("d".to_owned()),
+            vector: Some("v".to_owned()),
+            ..PeerStatus::default()
+        }
+    }
+
+    fn status(peers: Vec<PeerStatus>) -> Status {
+        Status {
+            name: "me".to_owned(),
+            life: "bb".to_owned(),
+            phase: Phase::Clean,
+            digest: Some("d".to_owned()),
+            vector: "v".to_owned(),
+            clock: "good".to_owned(),
+            peers,
+            ..Status::default()
+        }
+    }
+
+    fn gone(name: &str) -> PeerStatus {
+        PeerStatus { linked: false, member: Some(false), heard_ms: Some(60_000), ..peer(name) }
+    }
+
+    #[test]
+    fn equal_clean_replicas_are_converged_and_so_is_one_alone() {
+        assert_eq!(verdict(&status(vec![peer("a"), peer("b")]), 0), Verdict::Converged);
+        assert_eq!(verdict(&status(vec![]), 0), Verdict::Converged);
+    }
+
+    #[test]
+    fn a_gateway_that_left_is_not_missed() {
+        let left = PeerStatus { left: true, digest: Some("old".to_owned()), ..gone("a") };
+        assert_eq!(verdict(&status(vec![left, peer("b")]), 0), Verdict::Converged);
+    }
+
+    #[test]
+    fn somebody_behind_dirty_joining_or_connecting_is_converging() {
+        let behind = PeerStatus { vector: Some("u".to_owned()), digest: Some("e".to_owned()), ..peer("a") };
+        assert_eq!(verdict(&status(vec![behind]), 0), Verdict::Converging);
+        let joining = PeerStatus { phase: Some(Phase::Joining), digest: None, ..peer("a") };
+        assert_eq!(verdict(&status(vec![joining]), 0), Verdict::Converging);
+        let connecting = PeerStatus { name: "a".to_owned(), member: Some(true), ..PeerStatus::default() };
+        assert_eq!(verdict(&status(vec![connecting]), 0), Verdict::Converging);
+        let mut me = status(vec![peer("a")]);
+        me.phase = Phase::Dirty;
+        me.digest = None;
+        assert_eq!(verdict(&me, 0), Verdict::Converging);
+        assert_eq!(verdict(&Status { phase: Phase::Joining, ..status(vec![]) }, 0), Verdict::Converging);
+    }
+
+    #[test]
+    fn a_missing_minority_or_a_wrong_clock_is_degraded() {
+        assert_eq!(verdict(&status(vec![gone("a"), peer("b")]), 0), Verdict::Degraded);
+        assert_eq!(verdict(&Status { clock: "behind".to_owned(), ..status(vec![peer("a")]) }, 0), Verdict::Degraded);
+    }
+
+    #[test]
+    fn a_missing_half_or_an_unreachable_member_is_a_partition() {
+        assert_eq!(verdict(&status(vec![gone("a")]), 0), Verdict::Partitioned);
+        assert_eq!(verdict(&status(vec![gone("a"), gone("b"), peer("c")]), 0), Verdict::Partitioned);
+        let alive = PeerStatus { member: Some(true), ..gone("a") };
+        assert_eq!(verdict(&status(vec![alive, peer("b"), peer("c"), peer("d")]), 0), Verdict::Partitioned);
+    }
+
+    #[test]
+    fn equal_vectors_and_different_digests_are_diverged_whatever_else_is_wrong() {
+        let other = PeerStatus { digest: Some("e".to_owned()), ..peer("a") };
+        assert_eq!(verdict(&status(vec![other.clone(), gone("b"), gone("c")]), 0), Verdict::Diverged);
+        let dirty = PeerStatus { phase: Some(Phase::Dirty), ..other };
+        assert_eq!(verdict(&status(vec![dirty]), 0), Verdict::Converging, "a dirty replica's vector says nothing");
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_unknown() {
+        assert_eq!(verdict(&status(vec![peer("a")]), 10_000), Verdict::Unknown);
+        assert_eq!(verdict(&Status::default(), 0), Verdict::Unknown);
+        let silent = PeerStatus { heard_ms: Some(9_000), ..peer("a") };
+        assert_eq!(verdict(&status(vec![silent]), 0), Verdict::Unknown);
+    }
+
+    #[test]
+    fn exit_codes_are_what_the_manual_says() {
+        let all = [
+            (Verdict::Converged, 0),
+            (Verdict::Converging, 1),
+            (Verdict::Degraded, 1),
+            (Verdict::Diverged, 2),
+            (Verdict::Partitioned, 2),
+            (Verdict::Unknown, 3),
+        ];
+        assert!(all.iter().all(|(verdict, code)| verdict.exit_code() == *code));
+    }
+}

@@ -1,0 +1,164 @@
+//! Flags and environment variables, as clap reads them. Every flag says its default and unit.
+//!
+//! Not here: what values mean together (`config`).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::quantity::{parse_bytes, parse_duration};
+use crate::policy::Policy;
+
+/// Covey: a coverage mesh for LLM gateways.
+#[derive(Debug, Parser)]
+#[command(name = "covey", version, about, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `covey` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run an OpenAI-compatible gateway that routes each request to the worker that has most of it cached.
+    Gateway(Box<GatewayArgs>),
+    /// Ask a running gateway how it and its peers are. Exit 0: converged, 1: converging or degraded, 2: diverged or
+    /// partitioned, 3: unknown.
+    Status(StatusArgs),
+}
+
+/// Whether the gateway joins a mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Share coverage with other gateways.
+    On,
+    /// A replica of one.
+    Off,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormatArg {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Flags of `covey gateway`. Each is also an environment variable; a flag wins.
+#[derive(Debug, Args)]
+pub struct GatewayArgs {
+    /// TCP address that clients connect to.
+    #[arg(long, env = "COVEY_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR:PORT")]
+    pub listen: SocketAddr,
+    /// TCP address of /metrics, /mesh, /healthz and /readyz for operators.
+    #[arg(long, env = "COVEY_ADMIN_LISTEN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
+    pub admin_listen: SocketAddr,
+    /// An inference worker (repeatable; comma-separated in the environment). The id names it to the whole mesh; without
+    /// one its URL does. At least one is needed.
+    #[arg(long, env = "COVEY_WORKER", value_delimiter = ',', value_name = "[ID=]URL")]
+    pub worker: Vec<String>,
+    /// KV cache of each worker, in tokens. Default: what the worker's own metrics say.
+    #[arg(long, env = "COVEY_WORKER_CAPACITY_TOKENS", value_name = "TOKENS")]
+    pub worker_capacity_tokens: Option<u64>,
+    /// A model (or adapter) that the workers serve (repeatable; comma-separated in the environment). Requests that name
+    /// no model mean the first. At least one is needed.
+    #[arg(long, env = "COVEY_MODEL", value_delimiter = ',', value_name = "NAME")]
+    pub model: Vec<String>,
+    /// How workers are chosen: mesh, least-load, round-robin, random, sticky, prefix-hash or local.
+    #[arg(long, env = "COVEY_POLICY", default_value = "mesh", value_name = "POLICY")]
+    pub policy: Policy,
+    /// Bytes of prompt text in one block; the same on every gateway of a mesh.
+    #[arg(long, env = "COVEY_BLOCK_BYTES", default_value_t = 256, value_name = "BYTES")]
+    pub block_bytes: u32,
+    /// A placement that no request touched for this long is forgotten (seconds, or with a unit: ms, s, m, h).
+    #[arg(long, env = "COVEY_PLACEMENT_IDLE", default_value = "1h", value_parser = parse_duration, value_name = "TIME")]
+    pub placement_idle: Duration,
+
+    /// Flags of the mesh.
+    #[command(flatten, next_help_heading = "Mesh")]
+    pub mesh: MeshArgs,
+    /// Flags about limits.
+    #[command(flatten, next_help_heading = "Limits")]
+    pub limits: LimitArgs,
+
+    /// What to log: error, warn, info, debug, trace, or a filter such as `info,covey_mesh=debug`.
+    #[arg(long, env = "COVEY_LOG", help_heading = "Logging", default_value = "info", value_name = "FILTER")]
+    pub log: String,
+    /// How log lines look.
+    #[arg(long, env = "COVEY_LOG_FORMAT", help_heading = "Logging", default_value = "text", value_name = "FORMAT")]
+    pub log_format: LogFormatArg,
+}
+
+/// Flags of the mesh; read only with `--mesh on`.
+#[derive(Debug, Args)]
+pub struct MeshArgs {
+    /// Whether to share coverage with other gateways.
+    #[arg(long, env = "COVEY_MESH", default_value = "off", value_name = "on|off")]
+    pub mesh: Switch,
+    /// This gateway's name, unique in the mesh. Needed with --mesh on.
+    #[arg(long, env = "COVEY_MESH_NAME", value_name = "NAME")]
+    pub mesh_name: Option<String>,
+    /// UDP address that peers connect to; port 0 takes a free one.
+    #[arg(long, env = "COVEY_MESH_LISTEN", default_value = "127.0.0.1:7080", value_name = "ADDR:PORT")]
+    pub mesh_listen: SocketAddr,
+    /// UDP address that peers are told. Default: the one of --mesh-listen, which must then not be a wildcard.
+    #[arg(long, env = "COVEY_MESH_ADVERTISE", value_name = "ADDR:PORT")]
+    pub mesh_advertise: Option<SocketAddr>,
+    /// Peers to connect to (repeatable or comma-separated). Names are resolved again at every attempt; one's own address
+    /// among them does no harm. Default: none, which founds a mesh.
+    #[arg(long, env = "COVEY_MESH_SEEDS", value_delimiter = ',', value_name = "HOST:PORT")]
+    pub mesh_seeds: Vec<String>,
+    /// Only gateways that name the same cluster talk to each other.
+    #[arg(long, env = "COVEY_MESH_CLUSTER", default_value = "covey", value_name = "NAME")]
+    pub mesh_cluster: String,
+    /// File with the mesh's shared secret: at least 32 random bytes, readable by its owner alone. Needed with --mesh on.
+    #[arg(long, env = "COVEY_MESH_SECRET_FILE", value_name = "FILE")]
+    pub mesh_secret_file: Option<PathBuf>,
+    /// File with the key of block hashes: 64 hex digits (or 32 raw bytes). Default: derived from the secret.
+    #[arg(long, env = "COVEY_MESH_HASH_KEY_FILE", value_name = "FILE")]
+    pub mesh_hash_key_file: Option<PathBuf>,
+}
+
+/// Flags about limits. Times are in seconds unless they carry a unit (ms, s, m, h).
+#[derive(Debug, Args)]
+pub struct LimitArgs {
+    /// How long connecting to a worker may take.
+    #[arg(long, env = "COVEY_CONNECT_TIMEOUT", default_value = "2s", value_parser = parse_duration, value_name = "TIME")]
+    pub connect_timeout: Duration,
+    /// How long a worker may take until the first byte of its answer.
+    #[arg(long, env = "COVEY_REQUEST_TIMEOUT", default_value = "10m", value_parser = parse_duration, value_name = "TIME")]
+    pub request_timeout: Duration,
+    /// How long a worker may be silent in the middle of its answer.
+    #[arg(long, env = "COVEY_IDLE_TIMEOUT", default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
+    pub idle_timeout: Duration,
+    /// How long requests under way may take after SIGTERM or SIGINT.
+    #[arg(long, env = "COVEY_DRAIN_TIMEOUT", default_value = "30s", value_parser = parse_duration, value_name = "TIME")]
+    pub drain_timeout: Duration,
+    /// Pause between two health checks of a worker.
+    #[arg(long, env = "COVEY_HEALTH_INTERVAL", default_value = "1s", value_parser = parse_duration, value_name = "TIME")]
+    pub health_interval: Duration,
+    /// Pause between two probes of a worker's cache (its life and capacity).
+    #[arg(long, env = "COVEY_PROBE_INTERVAL", default_value = "3s", value_parser = parse_duration, value_name = "TIME")]
+    pub probe_interval: Duration,
+    /// Largest request body, in bytes or with a unit (KiB, MiB).
+    #[arg(long, env = "COVEY_MAX_BODY_BYTES", default_value = "64MiB", value_parser = parse_bytes, value_name = "BYTES")]
+    pub max_body_bytes: u64,
+}
+
+/// Flags of `covey status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Admin address of the gateway to ask.
+    #[arg(long, env = "COVEY_ADMIN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
+    pub admin: String,
+    /// Print one JSON object instead of lines for people.
+    #[arg(long)]
+    pub json: bool,
+    /// How long the gateway may take to answer (seconds, or with a unit: ms, s, m, h).
+    #[arg(long, default_value = "3s", value_parser = parse_duration, value_name = "TIME")]
+    pub timeout: Duration,
+}

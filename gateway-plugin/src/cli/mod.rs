@@ -1,0 +1,18 @@
+//! The command line of `covey`: what can be asked for ([`args`]), and the configuration it is parsed into
+//! ([`Config`]), which cannot be wrong.
+//!
+//! Not here: what is done with it (`server`, `admin`).
+
+pub mod args;
+mod config;
+mod error;
+mod mesh;
+mod quantity;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use config::{Config, LogFormat, Timeouts};
+pub use error::ConfigError;
+pub use mesh::MeshSettings;
+pub use worker::WorkerSpec;

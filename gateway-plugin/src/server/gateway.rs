@@ -1,0 +1,171 @@
+//! The gateway's parts, as every request and task shares them.
+//!
+//! Not here: starting and stopping (`run`), handling a request (`proxy`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use covey_crdt::id::ModelName;
+use covey_crdt::keyspace::{Keyspace, Unit};
+use covey_mesh::net::Mesh;
+use covey_mesh::status::Phase;
+
+use super::counters::Counters;
+use super::workers::Workers;
+use crate::cli::Config;
+use crate::plugin::Plugin;
+
+/// Whether clients should be sent here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Yes.
+    Ready,
+    /// The replica has not been clean yet: its view of the mesh is empty or partial.
+    Joining(Phase),
+    /// This many workers have not been checked for the first time.
+    Checking(usize),
+    /// The gateway is shutting down.
+    Draining,
+}
+
+impl Readiness {
+    /// What to tell whoever asks.
+    #[must_use]
+    pub fn reason(self) -> String {
+        match self {
+            Self::Ready => "ready".to_owned(),
+            Self::Joining(phase) => {
+                let phase = match phase {
+                    Phase::Joining => "joining",
+                    Phase::Clean => "clean",
+                    Phase::Dirty => "dirty",
+                };
+                format!("the replica is {phase}: waiting until it has all coverage of the mesh, or is alone")
+            }
+            Self::Checking(workers) => format!("{workers} workers have not been checked yet"),
+            Self::Draining => "shutting down: finishing requests under way".to_owned(),
+        }
+    }
+}
+
+/// A running gateway.
+pub struct Gateway {
+    config: Config,
+    plugin: Arc<Plugin>,
+    mesh: Mesh,
+    workers: Workers,
+    counters: Arc<Counters>,
+    client: reqwest::Client,
+    keyspaces: Vec<(ModelName, Arc<Keyspace>)>,
+    was_clean: AtomicBool,
+    draining: AtomicBool,
+    started: Instant,
+    started_unix: u64,
+}
+
+impl Gateway {
+    pub(super) fn new(config: Config, plugin: Arc<Plugin>, mesh: Mesh, client: reqwest::Client) -> Self {
+        let workers = Workers::new(&config.workers);
+        let key_id = config.mesh.hash_key.id();
+        let keyspace = |model: &ModelName| {
+            let keyspace = Keyspace::new(model.clone(), Unit::Bytes, config.block_bytes, key_id);
+            Arc::new(keyspace.expect("the configuration's block size is in range"))
+        };
+        let keyspaces = config.models.iter().map(|model| (model.clone(), keyspace(model))).collect();
+        let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self {
+            plugin,
+            mesh,
+            workers,
+            counters: Arc::default(),
+            client,
+            keyspaces,
+            was_clean: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            started: Instant::now(),
+            started_unix: unix.as_secs(),
+            config,
+        }
+    }
+
+    /// How it was configured.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The routing seam.
+    #[must_use]
+    pub const fn plugin(&self) -> &Arc<Plugin> {
+        &self.plugin
+    }
+
+    /// The mesh member.
+    #[must_use]
+    pub const fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// The workers.
+    #[must_use]
+    pub const fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    pub(super) const fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    /// How long it has been running.
+    #[must_use]
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// When it was started, seconds since 1970.
+    #[must_use]
+    pub const fn started_unix(&self) -> u64 {
+        self.started_unix
+    }
+
+    /// The keyspace of a model, the first one's for `None`.
+    pub(super) fn keyspace(&self, model: Option<&str>) -> Option<&Arc<Keyspace>> {
+        let found = match model {
+            None => self.keyspaces.first(),
+            Some(name) => self.keyspaces.iter().find(|(model, _)| model.as_str() == name),
+        };
+        found.map(|(_, keyspace)| keyspace)
+    }
+
+    /// From now on no new client should come.
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// Whether clients should be sent here. A replica that was clean once stays good enough to route on; what it lacks
+    /// meanwhile is labelled request by request.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        if self.draining.load(Ordering::Acquire) {
+            return Readiness::Draining;
+        }
+        if !self.was_clean.load(Ordering::Acquire) {
+            let phase = self.mesh.status().phase;
+            if phase != Phase::Clean {
+                return Readiness::Joining(phase);
+            }
+            self.was_clean.store(true, Ordering::Release);
+        }
+        match self.workers.unknown() {
+            0 => Readiness::Ready,
+            unknown => Readiness::Checking(unknown),
+        }
+    }
+}

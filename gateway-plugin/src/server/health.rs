@@ -1,0 +1,103 @@
+//! One watcher and one prober a worker: the only tasks that talk to workers besides requests.
+//!
+//! Not here: what an answer means for routing (`workers`), what metrics say (`probe`). A slow `/metrics` must not hold
+//! up health checks, hence two tasks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use covey_crdt::id::Token;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::gateway::Gateway;
+use super::probe::{self, UNTRACKED};
+use super::workers::{Turned, Worker};
+
+/// How long a health check may take.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Checks a worker's health for ever.
+pub(super) async fn watch(gateway: Arc<Gateway>, worker: Arc<Worker>) {
+    for round in 0.. {
+        let healthy = is_healthy(&gateway, &worker).await;
+        apply(&gateway, &worker, worker.checked(healthy));
+        sleep(jittered(gateway.config().timeouts.health_interval, &worker, round)).await;
+    }
+}
+
+async fn is_healthy(gateway: &Gateway, worker: &Worker) -> bool {
+    let check = gateway.client().get(format!("{}/health", worker.url)).send();
+    matches!(timeout(HEALTH_TIMEOUT, check).await, Ok(Ok(response)) if response.status().is_success())
+}
+
+/// Carries out a change of health; request handlers call it too when a connection fails.
+pub(super) fn apply(gateway: &Gateway, worker: &Worker, turned: Option<Turned>) {
+    match turned {
+        None => {}
+        Some(Turned::Up) => {
+            gateway.plugin().worker_masked(&worker.id, false);
+            worker.probe_wanted.notify_one();
+            info!(worker = %worker.id, url = worker.url, "worker is up");
+        }
+        Some(Turned::Down) => {
+            gateway.plugin().worker_masked(&worker.id, true);
+            warn!(worker = %worker.id, url = worker.url, "worker is down: this gateway sends it nothing");
+        }
+    }
+}
+
+/// Probes a worker at once, when it comes back, and every few seconds while it is up.
+pub(super) async fn watch_cache(gateway: Arc<Gateway>, worker: Arc<Worker>) {
+    let mut warned = false;
+    for round in 0.. {
+        if worker.is_up() == Some(true) {
+            warned |= probe_once(&gateway, &worker, warned).await;
+        }
+        let pause = jittered(gateway.config().timeouts.probe_interval, &worker, round);
+        let _ = timeout(pause, worker.probe_wanted.notified()).await;
+    }
+}
+
+/// `true` when the operator was warned about the worker.
+async fn probe_once(gateway: &Gateway, worker: &Worker, warned: bool) -> bool {
+    // Read before the probe is sent: an answer that left under an older incarnation must not raise a newer one (P12).
+    let started_at = gateway.plugin().incarnation(&worker.id);
+    let found = probe::probe(gateway.client(), &worker.url).await;
+    worker.probed(found.clone());
+    let Some(found) = found else { return false };
+    let Ok(token) = Token::new(&found.token) else { return false };
+    let capacity = gateway.config().worker_capacity_tokens.or(found.capacity_tokens);
+    gateway.plugin().worker_probed(&worker.id, started_at, token, capacity);
+    let untracked = found.token == UNTRACKED;
+    if !warned && (untracked || capacity.is_none()) {
+        warn!(worker = %worker.id, untracked, capacity_known = capacity.is_some(),
+            "the worker's metrics do not say enough: restarts go unseen (untracked), or its cache counts as unlimited \
+             (set --worker-capacity-tokens)");
+        return true;
+    }
+    false
+}
+
+/// `pause`, 10 % more or less, so that gateways do not ask in step.
+fn jittered(pause: Duration, worker: &Worker, round: u64) -> Duration {
+    let word = xxh3_64_with_seed(worker.id.name().as_bytes(), round.wrapping_add(u64::from(std::process::id()) << 32));
+    pause.mul_f64(0.9 + 0.2 * (word >> 11) as f64 / (1u64 << 53) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::WorkerSpec;
+    use crate::server::Workers;
+
+    #[test]
+    fn pauses_differ_and_stay_near() {
+        let workers = Workers::new(&[WorkerSpec::parse("w=http://h:1").expect("a spec")]);
+        let pauses: Vec<_> =
+            (0..50).map(|round| jittered(Duration::from_secs(1), &workers.all()[0], round).as_millis()).collect();
+        assert!(pauses.iter().all(|ms| (900..=1100).contains(ms)), "{pauses:?}");
+        assert!(pauses.iter().any(|ms| *ms < 980) && pauses.iter().any(|ms| *ms > 1020), "{pauses:?}");
+    }
+}

@@ -1,0 +1,33 @@
+//! `covey gateway`: an OpenAI-compatible HTTP server in front of inference workers.
+//!
+//! One request: its bytes are read whole, rendered and hashed once, routed by the plugin, and sent to the worker
+//! unchanged. The answer is consumed as a stream whatever the client asked for; the placement is published when the
+//! worker has accepted, and extended by what it produced. Nothing here waits for the mesh (I11).
+//!
+//! Not here: what operators read (`admin`), command-line parsing (`cli`). Deliberate absences: no TLS towards clients (a
+//! load balancer has it), no body compression (upstream is asked for plain text, because the answer is read).
+
+mod answer_body;
+mod counters;
+mod cpu;
+mod exchange;
+mod fault;
+mod flight;
+mod gateway;
+mod headers;
+mod health;
+mod probe;
+mod proxy;
+mod routes;
+mod run;
+mod sse;
+mod upstream;
+mod wire;
+mod workers;
+
+pub use counters::{Counters, Latency, TokenSums};
+pub use fault::Fault;
+pub use gateway::{Gateway, Readiness};
+pub(crate) use routes::{healthz, readyz};
+pub use run::{RunError, Running, run, start};
+pub use workers::{Worker, Workers};

@@ -1,0 +1,199 @@
+//! One request: read, rendered, hashed and routed, then tried on one worker and at most one other.
+//!
+//! Not here: the attempt itself (`exchange`). The bytes sent upstream are the client's own, whatever the mesh does.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use bytes::Bytes;
+use covey_crdt::id::WorkerId;
+use tokio::time::{Instant, timeout};
+use tracing::{debug, warn};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::counters::InFlight;
+use super::cpu::CpuTime;
+use super::exchange::{self, Attempted, Outgoing};
+use super::fault::{Fault, refusal};
+use super::flight::Flight;
+use super::gateway::Gateway;
+use super::headers;
+use crate::plugin::{Hints, NoWorker, Outcome, RequestKey, Routed};
+use crate::tokens::{AnswerForm, Api, Envelope};
+
+/// Workers tried for one request.
+const ATTEMPTS_MAX: usize = 2;
+
+/// What routing needs to know of a request.
+struct Question {
+    key: RequestKey,
+    form: AnswerForm,
+    scorable: bool,
+    session: Option<u64>,
+}
+
+/// What the client is told about a decision.
+struct Decision {
+    worker: WorkerId,
+    outcome: Outcome,
+    predicted_tokens: u64,
+    reason: &'static str,
+    lookup_us: u64,
+}
+
+/// Handles a completion request of either API.
+pub(super) async fn handle(gateway: Arc<Gateway>, api: Api, request: Request) -> Response {
+    let in_flight = Arc::new(gateway.counters().enter());
+    let (parts, body) = request.into_parts();
+    let read = match read_body(&gateway, &parts.headers, body).await {
+        Ok(body) => body,
+        Err((fault, message)) => return refuse(&gateway, fault, &message),
+    };
+    let lookup = CpuTime::now();
+    let (question, hashing_us) = match question(&gateway, api, &parts.headers, &read) {
+        Ok(question) => question,
+        Err((fault, message)) => return refuse(&gateway, fault, &message),
+    };
+    debug!(read_us = lookup.elapsed_us(), hashing_us, tokens = question.key.prompt_tokens(), "request read");
+    let deadline = Instant::now() + gateway.config().timeouts.first_byte;
+    let outgoing = Outgoing { path: api.path(), headers: headers::upstream(&parts.headers), body: read, deadline };
+    let debug = parts.headers.get(headers::DEBUG).is_some_and(|value| value == "1");
+    run(&gateway, &question, &outgoing, hashing_us, debug, &in_flight).await
+}
+
+async fn run(
+    gateway: &Arc<Gateway>,
+    question: &Question,
+    outgoing: &Outgoing,
+    hashing_us: u64,
+    debug: bool,
+    in_flight: &Arc<InFlight>,
+) -> Response {
+    let mut failed: Vec<WorkerId> = Vec::new();
+    let mut fallback: Option<Response> = None;
+    let started = Instant::now();
+    while failed.len() < ATTEMPTS_MAX {
+        let (routed, decision) = match route(gateway, question, &failed, hashing_us) {
+            Ok(routed) => routed,
+            Err(none) => return fallback.unwrap_or_else(|| refuse(gateway, Fault::NoWorker, &none.to_string())),
+        };
+        let Some(worker) = gateway.workers().find(&decision.worker) else {
+            // Only workers of the configuration are routable here; another one would be our own mistake.
+            warn!(worker = %decision.worker, "routed to a worker that is not configured");
+            failed.push(decision.worker);
+            continue;
+        };
+        if !failed.is_empty() {
+            gateway.counters().retried();
+        }
+        let flight = Flight::new(gateway, routed, &question.key, question.form, in_flight);
+        let Attempted { mut response, again } = exchange::attempt(gateway, worker, outgoing, flight).await;
+        label(&mut response, &decision, debug);
+        if !again {
+            gateway.counters().first_byte.record_us(started.elapsed().as_micros() as u64);
+            return response;
+        }
+        failed.push(decision.worker);
+        fallback = Some(response);
+    }
+    fallback.unwrap_or_else(|| refuse(gateway, Fault::NoWorker, "no configured worker could be chosen"))
+}
+
+/// Asks the plugin, measuring what it costs.
+fn route(
+    gateway: &Gateway,
+    question: &Question,
+    failed: &[WorkerId],
+    hashing_us: u64,
+) -> Result<(Routed, Decision), NoWorker> {
+    let start = CpuTime::now();
+    let routed = gateway.plugin().route(&question.key, &Hints { session: question.session, exclude: failed })?;
+    let lookup_us = hashing_us + start.elapsed_us();
+    let unscorable = routed.outcome == Outcome::TooShort && !question.scorable;
+    let outcome = if unscorable { Outcome::Unscorable } else { routed.outcome };
+    gateway.counters().routed(outcome);
+    gateway.counters().lookup_cpu.record_us(lookup_us);
+    let decision = Decision {
+        worker: routed.worker.clone(),
+        outcome,
+        predicted_tokens: routed.predicted_tokens,
+        reason: routed.reason.name(),
+        lookup_us,
+    };
+    Ok((routed, decision))
+}
+
+fn question(gateway: &Gateway, api: Api, headers: &HeaderMap, body: &[u8]) -> Result<(Question, u64), (Fault, String)> {
+    let envelope = Envelope::parse(body).map_err(|error| (Fault::BadRequest, error.to_string()))?;
+    let keyspace = gateway.keyspace(envelope.model.as_deref()).ok_or_else(|| {
+        let known: Vec<_> = gateway.config().models.iter().map(|model| format!("`{model}`")).collect();
+        let asked = envelope.model.as_deref().unwrap_or_default();
+        (Fault::UnknownModel, format!("The model `{asked}` does not exist; this gateway serves {}.", known.join(", ")))
+    })?;
+    let prompt = envelope.prompt(api);
+    let scorable = prompt.is_ok();
+    let (bytes, salt, form) = match prompt {
+        Ok(prompt) => (prompt.bytes, prompt.salt, prompt.form),
+        Err(why) => {
+            debug!(why = why.name(), "no rendering: routed on load");
+            (Vec::new(), Vec::new(), AnswerForm::Opaque)
+        }
+    };
+    let start = CpuTime::now();
+    let key = RequestKey::of_bytes(keyspace, &gateway.config().mesh.hash_key, &salt, &bytes);
+    let hashing_us = start.elapsed_us();
+    let header = headers.get(headers::SESSION).map(|value| value.as_bytes());
+    let session = header.or(envelope.user.as_deref().map(str::as_bytes)).filter(|session| !session.is_empty());
+    Ok((Question { key, form, scorable, session: session.map(xxh3_64) }, hashing_us))
+}
+
+async fn read_body(gateway: &Gateway, headers: &HeaderMap, body: Body) -> Result<Bytes, (Fault, String)> {
+    let limit = gateway.config().max_body_bytes;
+    let too_large =
+        || (Fault::BodyTooLarge, format!("the request body has more than {limit} bytes (--max-body-bytes)"));
+    let declared = headers.get(axum::http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if declared.and_then(|text| text.parse::<usize>().ok()).is_some_and(|bytes| bytes > limit) {
+        return Err(too_large());
+    }
+    match timeout(gateway.config().timeouts.idle, to_bytes(body, limit)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_limit(&error) => Err(too_large()),
+        Ok(Err(error)) => Err((Fault::BodyIncomplete, format!("the request body broke off: {error}"))),
+        Err(_) => Err((Fault::BodyIncomplete, "the request body did not arrive in time (--idle-timeout)".to_owned())),
+    }
+}
+
+fn is_limit(error: &axum::Error) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if error.to_string().contains("length limit exceeded") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn refuse(gateway: &Gateway, fault: Fault, message: &str) -> Response {
+    gateway.counters().fault(fault);
+    if fault == Fault::NoWorker {
+        warn!(fault = fault.name(), "request refused: {message}");
+    } else {
+        debug!(fault = fault.name(), "request refused: {message}");
+    }
+    refusal(fault, message)
+}
+
+fn label(response: &mut Response, decision: &Decision, debug: bool) {
+    let headers = response.headers_mut();
+    headers.insert(headers::WORKER, headers::value(&decision.worker.to_string()));
+    headers.insert(headers::OUTCOME, headers::value(decision.outcome.name()));
+    if debug {
+        headers.insert(headers::PREDICTED, decision.predicted_tokens.into());
+        headers.insert(headers::LOOKUP_US, decision.lookup_us.into());
+        headers.insert(headers::REASON, headers::value(decision.reason));
+    }
+}

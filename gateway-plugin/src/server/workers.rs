@@ -1,0 +1,184 @@
+//! The workers this gateway was told of, and what it has seen of each: pure state, no I/O.
+//!
+//! Not here: asking them (`health`, `probe`). Health is local: a worker this gateway cannot reach is masked for itself
+//! alone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use covey_crdt::id::WorkerId;
+use tokio::sync::Notify;
+
+use crate::cli::WorkerSpec;
+
+/// Health checks that must fail in a row before a worker is masked.
+const FAILURES_MAX: u32 = 2;
+
+/// A change of a worker's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turned {
+    /// It can take requests (again).
+    Up,
+    /// It cannot.
+    Down,
+}
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probed {
+    /// The engine's mark for its own life.
+    pub token: String,
+    /// Its cache in tokens, when it says.
+    pub capacity_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None` before the first check.
+    up: Option<bool>,
+    failures: u32,
+    checked: bool,
+    probe_tried: bool,
+    probed: Option<Probed>,
+}
+
+/// One worker.
+#[derive(Debug)]
+pub struct Worker {
+    /// Its id in the whole mesh.
+    pub id: WorkerId,
+    /// Where it listens, without a slash at the end.
+    pub url: String,
+    /// Wakes its prober.
+    pub(super) probe_wanted: Notify,
+    state: Mutex<State>,
+}
+
+impl Worker {
+    fn new(spec: &WorkerSpec) -> Self {
+        Self { id: spec.id.clone(), url: spec.url.clone(), probe_wanted: Notify::new(), state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A health check came back.
+    pub(super) fn checked(&self, healthy: bool) -> Option<Turned> {
+        let mut state = self.state();
+        state.checked = true;
+        if healthy {
+            state.failures = 0;
+            return (state.up.replace(true) != Some(true)).then_some(Turned::Up);
+        }
+        state.failures = state.failures.saturating_add(1);
+        let down = state.failures >= FAILURES_MAX && state.up != Some(false);
+        down.then(|| {
+            state.up = Some(false);
+            Turned::Down
+        })
+    }
+
+    /// A request could not be delivered: no need to wait for the next check.
+    pub(super) fn unreachable(&self) -> Option<Turned> {
+        let mut state = self.state();
+        (state.up.replace(false) != Some(false)).then_some(Turned::Down)
+    }
+
+    /// A probe was tried, and found this.
+    pub(super) fn probed(&self, found: Option<Probed>) {
+        let mut state = self.state();
+        state.probe_tried = true;
+        if found.is_some() {
+            state.probed = found;
+        }
+    }
+
+    /// Whether it can take requests, as far as known; `None` before the first check.
+    #[must_use]
+    pub fn is_up(&self) -> Option<bool> {
+        self.state().up
+    }
+
+    /// What the last successful probe found.
+    #[must_use]
+    pub fn last_probe(&self) -> Option<Probed> {
+        self.state().probed.clone()
+    }
+
+    /// Whether enough is known to route: it was found down, or was probed.
+    fn is_known(&self) -> bool {
+        let state = self.state();
+        state.checked && (state.up != Some(true) || state.probe_tried)
+    }
+}
+
+/// All workers, in the order of the command line.
+#[derive(Debug)]
+pub struct Workers {
+    list: Vec<Arc<Worker>>,
+    by_id: HashMap<WorkerId, Arc<Worker>>,
+}
+
+impl Workers {
+    pub(super) fn new(specs: &[WorkerSpec]) -> Self {
+        let list: Vec<_> = specs.iter().map(|spec| Arc::new(Worker::new(spec))).collect();
+        let by_id = list.iter().map(|worker| (worker.id.clone(), Arc::clone(worker))).collect();
+        Self { list, by_id }
+    }
+
+    /// The workers.
+    #[must_use]
+    pub fn all(&self) -> &[Arc<Worker>] {
+        &self.list
+    }
+
+    pub(super) fn find(&self, id: &WorkerId) -> Option<&Arc<Worker>> {
+        self.by_id.get(id)
+    }
+
+    /// Workers not yet checked and probed for the first time.
+    pub(super) fn unknown(&self) -> usize {
+        self.list.iter().filter(|worker| !worker.is_known()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker() -> Worker {
+        Worker::new(&WorkerSpec::parse("w=http://h:1").expect("a spec"))
+    }
+
+    #[test]
+    fn two_failures_mask_and_one_success_brings_back() {
+        let worker = worker();
+        assert_eq!(worker.checked(true), Some(Turned::Up));
+        assert_eq!(worker.checked(false), None);
+        assert_eq!(worker.checked(true), None, "failures must be in a row");
+        assert_eq!(worker.checked(false), None);
+        assert_eq!(worker.checked(false), Some(Turned::Down));
+        assert_eq!(worker.checked(false), None);
+        assert_eq!(worker.checked(true), Some(Turned::Up));
+    }
+
+    #[test]
+    fn an_undeliverable_request_masks_at_once() {
+        let worker = worker();
+        let _ = worker.checked(true);
+        assert_eq!(worker.unreachable(), Some(Turned::Down));
+        assert_eq!(worker.unreachable(), None);
+        assert_eq!(worker.checked(true), Some(Turned::Up));
+    }
+
+    #[test]
+    fn a_worker_is_known_once_it_is_down_or_probed() {
+        let workers = Workers::new(&[WorkerSpec::parse("w=http://h:1").expect("a spec")]);
+        assert_eq!(workers.unknown(), 1);
+        let _ = workers.all()[0].checked(true);
+        assert_eq!(workers.unknown(), 1);
+        workers.all()[0].probed(None);
+        assert_eq!(workers.unknown(), 0);
+    }
+}

@@ -1,0 +1,55 @@
+//! From an OpenAI request to the bytes that the byte keyspace names: one canonical rendering of chat messages, prompts
+//! and answers.
+//!
+//! The law it upholds: the rendering of turn *n* plus the answer it got is a byte prefix of the rendering of turn
+//! *n + 1*, which carries that answer. The rendering is injective up to what no chat template tells apart (missing,
+//! `null` and empty content; a string and its single text part). Text is kept as it is, so 4 bytes stay about a token
+//! (ruling R12).
+//!
+//! Not here: hashing (`covey-crdt`), the engine's own template and tokens, reading the answer off the wire (`server`).
+
+mod answer;
+mod chat;
+mod content;
+mod envelope;
+mod frame;
+#[cfg(test)]
+mod tests;
+
+pub use answer::{ANSWER_BYTES_MAX, Answer, AnswerForm, ToolCallDelta};
+pub use envelope::{Api, Envelope, ParseBody};
+
+/// A prompt as the byte keyspace sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// The rendering, the opening of the answer included.
+    pub bytes: Vec<u8>,
+    /// Keeps prompts apart whose cache entries the engine keeps apart (`cache_salt`); empty for none. The model or
+    /// adapter is not in it: it names the keyspace.
+    pub salt: Vec<u8>,
+    /// How an answer extends the bytes.
+    pub form: AnswerForm,
+}
+
+/// Why a request has no bytes in the keyspace. It is forwarded all the same, and routed on load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unscorable {
+    /// The prompt is token ids: their text is the tokenizer's secret.
+    TokenIds,
+    /// Several prompts in one request: there is no one prefix.
+    Batch,
+    /// The prompt or the messages are missing or of a shape that this build does not know.
+    Shape,
+}
+
+impl Unscorable {
+    /// The word for it in logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TokenIds => "token_ids",
+            Self::Batch => "batch",
+            Self::Shape => "shape",
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The gateway end to end, against scripted workers on loopback: one binary, tests named after hazards.
+
+mod binary;
+mod fake;
+mod gateway;
+mod identical;
+mod mesh;
+mod process;
+mod proxying;
+mod refusals;
+mod routing;
+mod streaming;
+mod workers;
+mod wrong_answers;

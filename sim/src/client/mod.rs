@@ -1,0 +1,9 @@
+//! A client as an application is one: sends chats, reads the stream, and measures what it sees.
+//!
+//! Not here: which chats (`workload`) and to whom (`demo`). Upholds: an answer that is not exactly the scripted one is
+//! an error, so a stream that a gateway garbles cannot look like success.
+
+mod chat;
+mod sse;
+
+pub use chat::{Chat, Client, Failure, Reply};

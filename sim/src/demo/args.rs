@@ -1,0 +1,133 @@
+//! What `covey-sim demo` is told.
+//!
+//! Not here: what an arm does with it (`arm`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::workload::WorkloadConfig;
+
+/// One of the settings that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ArmName {
+    /// One gateway that sees every request: the most that routing by knowledge can reach.
+    Bound,
+    /// Several gateways with the mesh; each request goes to any of them.
+    Mesh,
+    /// Several gateways without the mesh; each request goes to any of them.
+    Off,
+    /// Several gateways without the mesh; each session stays with one.
+    Sticky,
+}
+
+impl ArmName {
+    /// The word for it in tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bound => "bound",
+            Self::Mesh => "mesh",
+            Self::Off => "off",
+            Self::Sticky => "sticky",
+        }
+    }
+
+    /// How many gateways it has when the demo is told `gateways`.
+    #[must_use]
+    pub const fn gateways(self, gateways: usize) -> usize {
+        match self {
+            Self::Bound => 1,
+            Self::Mesh | Self::Off | Self::Sticky => gateways,
+        }
+    }
+}
+
+/// What to break while the mesh arm runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Chaos {
+    /// Kill one gateway (SIGKILL) and start it again with the same flags.
+    Kill,
+}
+
+/// Flags of `covey-sim demo`.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArgs {
+    /// Write the figures to this file, too
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Gateways in every arm but `bound`
+    #[arg(long, default_value_t = 8)]
+    pub gateways: usize,
+    /// Workers
+    #[arg(long, default_value_t = 6)]
+    pub workers: usize,
+    /// Sessions in each arm
+    #[arg(long, default_value_t = 44)]
+    pub sessions: usize,
+    /// Sessions that are live at the same time
+    #[arg(long, default_value_t = 24)]
+    pub live: usize,
+    /// Prompts, answers, pauses and the gateway of each request follow from it
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Which arms to run, in this order
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "bound,mesh,off,sticky")]
+    pub arms: Vec<ArmName>,
+    /// What to break in the middle of the mesh arm
+    #[arg(long, value_enum)]
+    pub chaos: Option<Chaos>,
+    /// The gateways' policy, the same in every arm
+    #[arg(long, default_value = "mesh")]
+    pub policy: String,
+    /// Tokens of KV cache in each worker
+    #[arg(long, default_value_t = 120_000)]
+    pub cache_tokens: u64,
+    /// Prompt tokens a worker computes in a second
+    #[arg(long, default_value_t = 8_000)]
+    pub prefill_tokens_per_s: u32,
+    /// Milliseconds in which each of a worker's running requests gets one token
+    #[arg(long, default_value_t = 10)]
+    pub decode_step_ms: u64,
+    /// Mean pause between an answer and the next question, in milliseconds
+    #[arg(long, default_value_t = 700)]
+    pub think_ms: u64,
+    /// The gateway's binary; by default `covey` beside this one
+    #[arg(long, value_name = "FILE")]
+    pub covey: Option<PathBuf>,
+}
+
+/// Most gateways or workers: the demo is for one machine.
+const PROCESSES_MAX: usize = 64;
+
+impl DemoArgs {
+    /// Refuses what cannot be run.
+    ///
+    /// # Errors
+    /// Names the flag and what it may be.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (flag, value, max) in [
+            ("--gateways", self.gateways, PROCESSES_MAX),
+            ("--workers", self.workers, PROCESSES_MAX),
+            ("--sessions", self.sessions, 100_000),
+            ("--live", self.live, 10_000),
+        ] {
+            if value == 0 || value > max {
+                return Err(format!("{flag} is {value}: it must be between 1 and {max}"));
+            }
+        }
+        if self.chaos.is_some() && (self.gateways < 2 || !self.arms.contains(&ArmName::Mesh)) {
+            return Err("--chaos needs the arm `mesh` and at least two --gateways".to_owned());
+        }
+        if (1..self.arms.len()).any(|index| self.arms[..index].contains(&self.arms[index])) {
+            return Err("--arms names an arm twice".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The workload that the flags name.
+    pub(super) const fn workload(&self) -> WorkloadConfig {
+        WorkloadConfig { seed: self.seed, sessions: self.sessions, think_mean: Duration::from_millis(self.think_ms) }
+    }
+}

@@ -1,0 +1,72 @@
+//! The demo: the same agentic sessions against real gateways and workers, once an arm, and one table at the end.
+//!
+//! Arms: `bound` (one gateway sees everything), `mesh` (several that gossip), `off` (several that do not), `sticky`
+//! (several that do not, each session pinned to one). All run the same policy; only what a gateway can know differs.
+//!
+//! Not here: the workload (`workload`), the engine (`worker`), the gateway itself (the `covey` binary, run as a process).
+//! Upholds: whatever ends the run, every process that it started is killed.
+
+mod args;
+mod arm;
+mod chaos;
+mod drive;
+mod fleet;
+mod measure;
+mod ports;
+mod probe;
+mod process;
+mod progress;
+mod report;
+
+pub use args::{ArmName, Chaos, DemoArgs};
+pub use measure::{ArmFigures, Quantiles, Sample, quantiles, share};
+pub use report::{Report, Verdict};
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::worker::asked_to_stop;
+use crate::workload::Workload;
+use progress::Progress;
+
+/// Runs the demo and prints its table. Exit code 1 when requests failed, replicas differ or the mesh recovered too little.
+///
+/// # Errors
+/// When something is missing, cannot be started or never becomes ready; in words for a terminal.
+pub async fn run(args: &DemoArgs) -> Result<ExitCode, String> {
+    args.check()?;
+    let report = tokio::select! {
+        report = play(args) => report?,
+        () = asked_to_stop() => return Err("interrupted: every process it had started was stopped".to_owned()),
+    };
+    let cannot = |why: io::Error| format!("report cannot be written: {why}");
+    io::stdout().write_all(report.table().as_bytes()).map_err(cannot)?;
+    if let Some(file) = &args.json {
+        let json = format!("{:#}\n", report.json());
+        std::fs::write(file, json).map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
+    }
+    Ok(if report.verdict().passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn play(args: &DemoArgs) -> Result<Report, String> {
+    let binaries = process::Binaries::find(args.covey.as_deref())?;
+    let workload = Workload::new(&args.workload());
+    let progress = Arc::new(Progress::new(args.arms.len(), workload.requests()));
+    progress.say(&format!(
+        "{} sessions, {} requests an arm, {} at a time; {} workers with {} tokens of cache each",
+        workload.sessions.len(),
+        workload.requests(),
+        args.live,
+        args.workers,
+        args.cache_tokens
+    ));
+    let mut report = Report::default();
+    for &name in &args.arms {
+        let (figures, chaos) = arm::run(args, &binaries, name, &workload, &progress).await?;
+        report.arms.push(figures);
+        report.chaos = report.chaos.or(chaos);
+    }
+    progress.finish();
+    Ok(report)
+}

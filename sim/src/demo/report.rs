@@ -1,0 +1,319 @@
+//! The end of a demo: a table for people, the same figures as JSON, and a verdict.
+//!
+//! Not here: measuring. Upholds: what an arm does not have is a dash and a null, never a zero.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::chaos::ChaosFigures;
+use super::measure::{ArmFigures, Quantiles};
+
+/// The mesh may leave at most this part of the loss that gateways without it have.
+const LOSS_LEFT_MAX: f64 = 0.2;
+
+/// Everything that a demo measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// One entry an arm, in the order in which they ran.
+    pub arms: Vec<ArmFigures>,
+    /// What the killed gateway cost, when one was killed.
+    pub chaos: Option<ChaosFigures>,
+}
+
+/// Whether the demo showed what it has to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// Every request of every arm got its right answer.
+    pub no_errors: bool,
+    /// In every arm all replicas were clean, and in the mesh equal, at the end.
+    pub converged: bool,
+    /// Part of the loss without mesh that the mesh recovered; `None` unless `bound`, `mesh` and `off` ran and differ.
+    pub recovered: Option<f64>,
+    /// Whether that is enough; also true when it could not be judged.
+    pub recovered_enough: bool,
+    /// Whether the killed gateway came back as good as the others; also true when none was killed.
+    pub chaos: bool,
+}
+
+impl Verdict {
+    /// Whether nothing is amiss.
+    #[must_use]
+    pub const fn passed(self) -> bool {
+        self.no_errors && self.converged && self.recovered_enough && self.chaos
+    }
+}
+
+impl Report {
+    /// Judges the figures.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let shares = ["bound", "mesh", "off"].map(|name| self.followup_share(name));
+        let (recovered, recovered_enough) = match shares {
+            [Some(bound), Some(mesh), Some(off)] => {
+                let recovered = (bound > off).then(|| (mesh - off) / (bound - off));
+                (recovered, bound - mesh <= LOSS_LEFT_MAX * (bound - off))
+            }
+            _ => (None, true),
+        };
+        Verdict {
+            no_errors: self.arms.iter().all(|arm| arm.errors == 0),
+            converged: self.arms.iter().all(|arm| arm.clean),
+            recovered,
+            recovered_enough,
+            chaos: self.chaos.as_ref().is_none_or(ChaosFigures::passed),
+        }
+    }
+
+    fn followup_share(&self, name: &str) -> Option<f64> {
+        self.arms.iter().find(|arm| arm.name == name)?.followup_cached_share
+    }
+
+    /// The figures for programs.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let mut json = json!({ "arms": self.arms.iter().map(arm_json).collect::<Vec<_>>() });
+        let verdict = self.verdict();
+        json["verdict"] = json!({
+            "passed": verdict.passed(),
+            "recovered_share": verdict.recovered,
+        });
+        if let Some(chaos) = &self.chaos {
+            json["chaos"] = json!({
+                "gateway": chaos.gateway,
+                "resent": chaos.resent,
+                "ready_clean_ms": chaos.back_after.as_secs_f64() * 1_000.0,
+                "followups": chaos.follow_ups,
+                "followup_cached_share": chaos.followup_cached_share,
+                "fleet_followup_cached_share": chaos.fleet_followup_cached_share,
+                "passed": chaos.passed(),
+            });
+        }
+        json
+    }
+
+    /// The figures for people.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut rows = vec![HEADERS.map(str::to_owned)];
+        rows.extend(self.arms.iter().map(row));
+        let widths: Vec<_> = (0..HEADERS.len())
+            .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+            .collect();
+        let mut text = String::from("\n");
+        for row in &rows {
+            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+            let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        }
+        text.push_str(LEGEND);
+        self.push_verdict(&mut text);
+        text
+    }
+
+    fn push_verdict(&self, text: &mut String) {
+        let verdict = self.verdict();
+        for arm in &self.arms {
+            for error in &arm.error_samples {
+                let _ = writeln!(text, "{}: {error}", arm.name);
+            }
+        }
+        if let Some(chaos) = &self.chaos {
+            let _ = writeln!(
+                text,
+                "Killed gateway {}: ready and clean {} ms after its start, {} requests sent to another gateway, its first \
+                 {} follow-ups {} cached, the others' {}.",
+                chaos.gateway,
+                chaos.back_after.as_millis(),
+                chaos.resent,
+                chaos.follow_ups,
+                percent(chaos.followup_cached_share),
+                percent(chaos.fleet_followup_cached_share),
+            );
+        }
+        for (good, words) in [
+            (verdict.no_errors, "some requests failed"),
+            (verdict.converged, "some replicas were not clean and equal at the end"),
+            (verdict.recovered_enough, "the mesh left more than a fifth of the loss"),
+            (verdict.chaos, "the killed gateway came back worse than the others"),
+        ] {
+            if !good {
+                let _ = writeln!(text, "FAILED: {words}.");
+            }
+        }
+        if let Some(recovered) = verdict.recovered {
+            let _ = writeln!(
+                text,
+                "The mesh recovered {} of the cached follow-up tokens that gateways lose when they do not share what they \
+                 know.",
+                percent(Some(recovered))
+            );
+        }
+    }
+}
+
+const HEADERS: [&str; 11] = [
+    "arm",
+    "gateways",
+    "requests",
+    "errors",
+    "cached",
+    "follow-ups cached",
+    "first token ms p50/p99",
+    "busiest worker",
+    "lookup µs p50/p99",
+    "propagation ms p50/p99",
+    "QUIC ms p50/p99",
+];
+
+const LEGEND: &str = "
+bound: one gateway sees every request, the most that routing can reach. mesh: several gateways that gossip, each request
+to any of them. off: the same without gossip. sticky: without gossip, each session always at the same gateway.
+cached: share of prompt tokens the workers found in their caches; follow-ups: of turns after a session's first.
+busiest worker: its computed prompt tokens over the mean. lookup: CPU time of hashing, index and policy. propagation: from
+a placement's stamp to its being applied at another gateway, beside the round trip of the connections that carry it.
+";
+
+fn row(arm: &ArmFigures) -> [String; HEADERS.len()] {
+    [
+        arm.name.to_owned(),
+        arm.gateways.to_string(),
+        arm.requests.to_string(),
+        arm.errors.to_string(),
+        percent(arm.cached_share),
+        percent(arm.followup_cached_share),
+        pair(arm.ttft_ms, 0),
+        arm.work_max_over_mean.map_or_else(dash, |over| format!("{over:.2}×")),
+        pair(arm.lookup_cpu_us, 0),
+        pair(arm.propagation_ms, 1),
+        pair(arm.quic_rtt_ms, 1),
+    ]
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(dash, |share| format!("{:.1}%", share * 100.0))
+}
+
+fn pair(quantiles: Option<Quantiles>, decimals: usize) -> String {
+    quantiles.map_or_else(dash, |of| format!("{:.decimals$} / {:.decimals$}", of.p50, of.p99))
+}
+
+fn arm_json(arm: &ArmFigures) -> Value {
+    let quantiles = |of: Option<Quantiles>| json!({"p50": of.map(|of| of.p50), "p99": of.map(|of| of.p99)});
+    json!({
+        "name": arm.name,
+        "gateways": arm.gateways,
+        "requests": arm.requests,
+        "errors": arm.errors,
+        "cached_share": arm.cached_share,
+        "followup_cached_share": arm.followup_cached_share,
+        "ttft_ms": quantiles(arm.ttft_ms),
+        "work_max_over_mean": arm.work_max_over_mean,
+        "lookup_cpu_us": quantiles(arm.lookup_cpu_us),
+        "propagation_ms": quantiles(arm.propagation_ms),
+        "quic_rtt_ms": quantiles(arm.quic_rtt_ms),
+        "diverged_holders": arm.diverged_holders,
+        "clean": arm.clean,
+        "wall_s": arm.wall.as_secs_f64(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn arm(name: &'static str, followups: f64) -> ArmFigures {
+        ArmFigures {
+            name,
+            gateways: 8,
+            requests: 10,
+            errors: 0,
+            error_samples: vec![],
+            wall: Duration::from_secs(1),
+            cached_share: Some(0.5),
+            followup_cached_share: Some(followups),
+            ttft_ms: Some(Quantiles { p50: 10.0, p99: 90.5 }),
+            work_max_over_mean: Some(1.25),
+            lookup_cpu_us: None,
+            propagation_ms: None,
+            quic_rtt_ms: None,
+            diverged_holders: None,
+            clean: true,
+        }
+    }
+
+    fn report(bound: f64, mesh: f64, off: f64) -> Report {
+        Report { arms: vec![arm("bound", bound), arm("mesh", mesh), arm("off", off)], chaos: None }
+    }
+
+    #[test]
+    fn the_mesh_may_leave_a_fifth_of_the_loss_and_no_more() {
+        let good = report(0.9, 0.81, 0.4).verdict();
+        assert!(good.passed() && (good.recovered.expect("judged") - 0.82).abs() < 1e-9);
+        assert!(!report(0.9, 0.79, 0.4).verdict().passed());
+        assert!(report(0.9, 0.95, 0.4).verdict().passed(), "better than the bound is no fault");
+        assert!(!report(0.9, 0.89, 0.95).verdict().passed(), "no loss to recover, and the mesh is worse than both");
+    }
+
+    #[test]
+    fn errors_and_differing_replicas_fail_the_demo() {
+        for change in [|arm: &mut ArmFigures| arm.errors = 1, |arm: &mut ArmFigures| arm.clean = false] {
+            let mut report = report(0.9, 0.89, 0.4);
+            change(&mut report.arms[2]);
+            assert!(!report.verdict().passed());
+        }
+    }
+
+    #[test]
+    fn an_arm_alone_is_not_judged_by_what_did_not_run() {
+        let report = Report { arms: vec![arm("mesh", 0.1)], chaos: None };
+        assert_eq!(report.verdict().recovered, None);
+        assert!(report.verdict().passed());
+    }
+
+    #[test]
+    fn json_has_every_key_and_null_for_what_is_not_there() {
+        let json = report(0.9, 0.85, 0.4).json();
+        let keys: Vec<_> = json["arms"][0].as_object().expect("an object").keys().cloned().collect();
+        assert_eq!(
+            keys[..13],
+            [
+                "name",
+                "gateways",
+                "requests",
+                "errors",
+                "cached_share",
+                "followup_cached_share",
+                "ttft_ms",
+                "work_max_over_mean",
+                "lookup_cpu_us",
+                "propagation_ms",
+                "quic_rtt_ms",
+                "diverged_holders",
+                "clean"
+            ]
+        );
+        assert_eq!(json["arms"][0]["ttft_ms"], json!({"p50": 10.0, "p99": 90.5}));
+        assert_eq!(json["arms"][0]["quic_rtt_ms"], json!({"p50": null, "p99": null}));
+        assert!(json["arms"][0]["diverged_holders"].is_null() && json.get("chaos").is_none());
+    }
+
+    #[test]
+    fn the_table_is_aligned_and_names_its_units() {
+        let table = report(0.9, 0.85, 0.4).table();
+        let lines: Vec<_> = table.lines().skip(1).take(4).map(|line| line.chars().count()).collect();
+        assert!(lines[1..].iter().all(|&length| length == lines[1]), "{table}");
+        assert!(
+            table.contains("10 / 90") && table.contains("1.25×") && table.contains("90.0% of the cached"),
+            "{table}"
+        );
+    }
+}

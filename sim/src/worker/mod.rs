@@ -1,0 +1,214 @@
+//! The engine model as a process: an OpenAI-compatible HTTP server over [`Engine`](crate::engine::Engine) and a clock.
+//!
+//! Routes: `/v1/chat/completions` and `/v1/completions` (streamed and not), `/v1/models`, `/health`, `/metrics` with
+//! vLLM's names. A body field `covey_script: {"answer": "text"}` scripts the answer, so that a client knows what the
+//! next turn has to carry; without it the answer is a function of the prompt, `max_tokens` tokens long.
+//!
+//! Not here: cache and timing (`engine`). Absent: sampling, log probabilities, several choices, token-id prompts.
+
+mod answer;
+mod ask;
+mod error;
+mod host;
+mod metrics;
+mod reply;
+mod template;
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::engine::EngineConfig;
+use ask::Ask;
+use error::ApiError;
+use host::Host;
+
+/// Largest body taken: about eight million tokens of text.
+const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// How the line begins that says where a worker can be reached.
+pub const READY: &str = "worker listens on http://";
+
+/// What `covey-sim worker` is told.
+#[derive(Args, Clone, Debug)]
+pub struct WorkerArgs {
+    /// Address to serve on; port 0 takes a free one, which the first line of output names
+    #[arg(long, env = "COVEY_SIM_LISTEN", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// Model name it serves under
+    #[arg(long, default_value = "demo")]
+    pub model: String,
+    /// Name it goes by in answers (`system_fingerprint`)
+    #[arg(long, default_value = "worker")]
+    pub id: String,
+    /// Size of its KV cache in tokens
+    #[arg(long, default_value_t = 120_000, value_parser = clap::value_parser!(u64).range(16..=1 << 32))]
+    pub cache_tokens: u64,
+    /// Prompt tokens it computes in a second, all requests together
+    #[arg(long, default_value_t = 8_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub prefill_tokens_per_s: u32,
+    /// Milliseconds of a step, in which every decoding request gets one token
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub decode_step_ms: u64,
+    /// Requests that run at the same time
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub running_max: u32,
+    /// Exit when standard input closes, so that it never outlives who started it
+    #[arg(long)]
+    pub exit_with_stdin: bool,
+}
+
+impl WorkerArgs {
+    fn engine(&self) -> EngineConfig {
+        EngineConfig {
+            cache_tokens: self.cache_tokens,
+            prefill_tokens_per_s: self.prefill_tokens_per_s,
+            decode_step_us: self.decode_step_ms * 1_000,
+            running_max: self.running_max as usize,
+            ..EngineConfig::default()
+        }
+    }
+}
+
+/// A worker that is bound but does not serve yet.
+pub struct Worker {
+    listener: TcpListener,
+    server: Arc<Server>,
+}
+
+/// What every request sees.
+struct Server {
+    model: String,
+    id: String,
+    host: Arc<Host>,
+}
+
+impl Worker {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// When it is taken or not this machine's.
+    pub async fn bind(args: &WorkerArgs) -> io::Result<Self> {
+        let listener = TcpListener::bind(args.listen).await?;
+        let server = Server { model: args.model.clone(), id: args.id.clone(), host: Host::new(args.engine()) };
+        Ok(Self { listener, server: Arc::new(server) })
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    /// When the operating system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until the future is dropped.
+    ///
+    /// # Errors
+    /// When the listener breaks.
+    pub async fn serve(self) -> io::Result<()> {
+        let host = Arc::clone(&self.server.host);
+        let listener = self.listener.tap_io(|stream| {
+            // Without it each token of a stream may wait for the acknowledgement of the one before.
+            let _ = stream.set_nodelay(true);
+        });
+        tokio::select! {
+            served = axum::serve(listener, router(self.server)) => served,
+            () = host.run() => Ok(()),
+        }
+    }
+}
+
+/// Serves until interrupted, terminated or (with `--exit-with-stdin`) orphaned. Prints one line when it is reachable.
+///
+/// # Errors
+/// When the address cannot be bound or the listener breaks, in words for a terminal.
+pub async fn run(args: &WorkerArgs) -> Result<(), String> {
+    let cannot = |why: io::Error| format!("worker cannot serve on {}: {why}", args.listen);
+    let worker = Worker::bind(args).await.map_err(cannot)?;
+    let ready = format!("{READY}{}\n", worker.address().map_err(cannot)?);
+    io::stdout().write_all(ready.as_bytes()).map_err(cannot)?;
+    tokio::select! {
+        served = worker.serve() => served.map_err(cannot),
+        () = asked_to_stop() => Ok(()),
+        () = orphaned(), if args.exit_with_stdin => Ok(()),
+    }
+}
+
+/// Ends when the process is interrupted, terminated or loses its terminal.
+pub(crate) async fn asked_to_stop() {
+    let listen = |kind| signal(kind).expect("signal handlers can be installed on a running runtime");
+    let mut interrupted = listen(SignalKind::interrupt());
+    let mut terminated = listen(SignalKind::terminate());
+    let mut hung_up = listen(SignalKind::hangup());
+    tokio::select! {
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+        _ = hung_up.recv() => {}
+    }
+}
+
+/// Ends when standard input closes. Reads on a thread of its own: a terminal cannot be read asynchronously.
+async fn orphaned() {
+    let (sender, closed) = oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        drop(sender);
+    });
+    let _ = closed.await;
+}
+
+fn router(server: Arc<Server>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/completions", post(text))
+        .route("/v1/models", get(models))
+        .route("/health", get(|| async {}))
+        .route("/metrics", get(scrape))
+        .fallback(|| async { ApiError::no_such_route() })
+        .method_not_allowed_fallback(|| async { ApiError::wrong_method() })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(server)
+}
+
+async fn chat(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
+    let ask = Ask::chat(&body?)?;
+    answer(&server, ask).await
+}
+
+async fn text(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
+    let ask = Ask::text(&body?)?;
+    answer(&server, ask).await
+}
+
+async fn answer(server: &Server, ask: Ask) -> Result<Response, ApiError> {
+    if let Some(asked) = ask.model.as_ref().filter(|asked| **asked != server.model) {
+        return Err(ApiError::unknown_model(asked, &server.model));
+    }
+    let ticket = server.host.submit(ask.job())?;
+    let reply = reply::Reply::new(ask, ticket, &server.model, &server.id);
+    Ok(if reply.streams() { reply.stream() } else { reply.whole().await })
+}
+
+async fn models(State(server): State<Arc<Server>>) -> Response {
+    let tokens_max = u64::from(server.host.config().blocks()) * u64::from(crate::engine::BLOCK_TOKENS);
+    axum::Json(reply::models(&server.model, tokens_max)).into_response()
+}
+
+async fn scrape(State(server): State<Arc<Server>>) -> Response {
+    let text = metrics::render(&server.host, &server.model);
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}

@@ -1,0 +1,183 @@
+//! Sessions: their turns, texts and pauses.
+//!
+//! Not here: the text they quote (`corpus`).
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::corpus::{FILES, SYSTEM_PROMPT};
+use super::dice::Dice;
+use crate::engine::TOKEN_BYTES;
+
+/// Turns of the shortest session.
+const TURNS_MIN: usize = 4;
+/// Turns of the longest: without a bound one session could outlast all others together.
+const TURNS_MAX: usize = 14;
+/// Mean of the geometric part, such that the mean after cutting at [`TURNS_MAX`] is about 8.
+const TURNS_MORE_MEAN: f64 = 4.6;
+/// Tokens of a first message, beside the shared system prompt.
+const FIRST_TOKENS: (usize, usize) = (6_700, 8_300);
+/// Tokens of a tool's result.
+const TOOL_TOKENS: (usize, usize) = (380, 660);
+/// Tokens of an answer.
+const ANSWER_TOKENS: (usize, usize) = (100, 150);
+/// The longest pause, as a multiple of the mean.
+const THINK_MAX: f64 = 5.0;
+
+/// What to make sessions of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorkloadConfig {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// How many sessions.
+    pub sessions: usize,
+    /// Mean pause between an answer and the next question.
+    pub think_mean: Duration,
+}
+
+/// All sessions of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// In the order in which they begin.
+    pub sessions: Vec<Session>,
+}
+
+/// One conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its number.
+    pub index: usize,
+    /// Its turns, at least one.
+    pub turns: Vec<Turn>,
+}
+
+/// One question and its scripted answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Pause before it is asked.
+    pub think: Duration,
+    /// Messages that are new in this turn.
+    pub messages: Vec<Message>,
+    /// What the worker will answer.
+    pub answer: String,
+}
+
+/// A chat message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Message {
+    /// `system`, `user` or `assistant`.
+    pub role: &'static str,
+    /// Its text.
+    pub content: String,
+}
+
+impl Workload {
+    /// The sessions that a configuration names.
+    #[must_use]
+    pub fn new(config: &WorkloadConfig) -> Self {
+        Self { sessions: (0..config.sessions).map(|index| Session::new(config, index)).collect() }
+    }
+
+    /// Requests in all sessions.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.sessions.iter().map(|session| session.turns.len()).sum()
+    }
+}
+
+impl Session {
+    fn new(config: &WorkloadConfig, index: usize) -> Self {
+        let mut dice = Dice::new(config.seed, "session", index as u64);
+        let more = dice.exponential(1.0) / (1.0 + 1.0 / TURNS_MORE_MEAN).ln();
+        let turns = (TURNS_MIN + more as usize).min(TURNS_MAX);
+        let mut writer = Writer { dice, session: index, line: 0 };
+        let turns = (0..turns).map(|turn| writer.turn(turn, config.think_mean)).collect();
+        Self { index, turns }
+    }
+
+    /// The whole conversation up to the question of turn `turn`, answers before it included.
+    #[must_use]
+    pub fn messages(&self, turn: usize) -> Vec<Message> {
+        let mut messages = vec![Message { role: "system", content: SYSTEM_PROMPT.to_owned() }];
+        for (index, past) in self.turns[..=turn].iter().enumerate() {
+            messages.extend(past.messages.iter().cloned());
+            if index < turn {
+                messages.push(Message { role: "assistant", content: past.answer.clone() });
+            }
+        }
+        messages
+    }
+}
+
+/// Writes one session's text.
+struct Writer {
+    dice: Dice,
+    session: usize,
+    /// Lines quoted so far; they are numbered through, which keeps two quotes of one passage apart.
+    line: usize,
+}
+
+impl Writer {
+    fn turn(&mut self, turn: usize, think_mean: Duration) -> Turn {
+        let think_s = self.dice.exponential(think_mean.as_secs_f64()).min(THINK_MAX * think_mean.as_secs_f64());
+        let messages = if turn == 0 { vec![self.task()] } else { self.tool_result(turn) };
+        let tokens = self.dice.between(ANSWER_TOKENS.0, ANSWER_TOKENS.1);
+        Turn { think: Duration::from_secs_f64(think_s), messages, answer: self.answer(turn, tokens * TOKEN_BYTES) }
+    }
+
+    fn task(&mut self) -> Message {
+        let ticket = self.dice.below(1 << 20);
+        let mut content = format!(
+            "Task {}-{ticket}: find out how the parts below work together, then propose the smallest change.\n",
+            self.session
+        );
+        let bytes = self.dice.between(FIRST_TOKENS.0, FIRST_TOKENS.1) * TOKEN_BYTES;
+        self.quote(&mut content, bytes);
+        Message { role: "user", content }
+    }
+
+    fn tool_result(&mut self, turn: usize) -> Vec<Message> {
+        let mut result = format!("Result of call {turn} in session {}:\n", self.session);
+        let bytes = self.dice.between(TOOL_TOKENS.0, TOOL_TOKENS.1) * TOKEN_BYTES;
+        self.quote(&mut result, bytes);
+        let (path, _) = self.pick_file();
+        let question = format!("What does this mean for {path}, and what do you look at next?");
+        vec![Message { role: "user", content: result }, Message { role: "user", content: question }]
+    }
+
+    fn answer(&mut self, turn: usize, bytes: usize) -> String {
+        let mut text = format!("Finding {turn}.");
+        while text.len() < bytes {
+            let (path, lines) = self.pick_file();
+            let line = self.dice.below(lines.lines().count());
+            let words = lines.lines().nth(line).expect("below the count").trim();
+            let _ = write!(text, " {path}:{line} says `{words}`.");
+        }
+        text.truncate(text.floor_char_boundary(bytes));
+        text
+    }
+
+    /// Appends numbered passages of the sources until `content` has grown by about `bytes`.
+    fn quote(&mut self, content: &mut String, bytes: usize) {
+        let end = content.len() + bytes;
+        while content.len() < end {
+            let (path, text) = self.pick_file();
+            let lines = text.lines().count();
+            let (first, many) = (self.dice.below(lines), self.dice.between(20, 80));
+            let _ = writeln!(content, "--- {path}, from line {first}");
+            for line in text.lines().skip(first).take(many) {
+                self.line += 1;
+                let _ = writeln!(content, "{}|{line}", self.line);
+                if content.len() >= end {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn pick_file(&mut self) -> (&'static str, &'static str) {
+        FILES[self.dice.below(FILES.len())]
+    }
+}
