@@ -1,7 +1,6 @@
 //! The one file that reads the clock and the operating system's randomness. Everything else is told.
 //!
 //! Not here: deciding anything by what is read.
-#![expect(clippy::disallowed_methods, reason = "the one place where the driver reads clocks and randomness")]
 
 #![expect(clippy::disallowed_methods, reason = "the one file of the mesh that reads clocks and draws randomness")]
 

@@ -3,8 +3,6 @@
 //!
 //! Not here: strangers without the secret (the integration tests).
 
-#![expect(clippy::disallowed_methods, reason = "a test of real sockets takes real time")]
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
