@@ -3,6 +3,8 @@
 //!
 //! Not here: strangers without the secret (the integration tests).
 
+#![expect(clippy::disallowed_methods, reason = "a test of real sockets takes real time")]
+
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -97,7 +99,6 @@ async fn linked(victim: &Mesh) -> Bad {
     Bad { endpoint, connection, control }
 }
 
-#[expect(clippy::disallowed_methods, reason = "sockets on loopback run on the real clock")]
 async fn reached(victim: &Mesh, condition: impl Fn(&NetSnapshot) -> bool) {
     let started = Instant::now();
     while !condition(&victim.metrics()) {
