@@ -1,7 +1,7 @@
 //! Names: gateways, lives, workers, incarnations, and the small local numbers that stand for them.
 //!
 //! Not here: stamps (`stamp`), block and chain identity (`hash`). Every text is bounded by
-//! [`NAME_BYTES_MAX`](crate::limits::NAME_BYTES_MAX) and printable, so it can go into logs and metrics as it is.
+//! [`NAME_BYTES_MAX`] and printable, so it can go into logs and metrics as it is.
 
 use std::fmt;
 use std::sync::Arc;

@@ -12,24 +12,40 @@ use covey_mesh::note::Note;
 
 use super::notes::Notes;
 use super::view::View;
-use crate::index::Writer;
+use crate::index::{Index, Writer};
 use crate::load::Workers;
+
+/// What a plugin and its feeds share.
+#[derive(Clone, Debug)]
+pub(super) struct Parts {
+    pub(super) workers: Arc<Workers>,
+    pub(super) index: Arc<Index>,
+    pub(super) view: Arc<View>,
+    pub(super) notes: Arc<Notes>,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        let workers: Arc<Workers> = Arc::default();
+        let index = Arc::new(Index::new(Arc::clone(&workers)));
+        Self { workers, index, view: Arc::default(), notes: Arc::default() }
+    }
+}
 
 /// The feed of one life.
 #[derive(Debug)]
 pub struct Feed {
     writer: Writer,
-    view: Arc<View>,
-    notes: Arc<Notes>,
-    workers: Arc<Workers>,
+    parts: Parts,
     /// The replica became clean; readers are told once everything it had by then is published.
     is_clean_unshown: bool,
 }
 
 impl Feed {
-    pub(super) fn new(writer: Writer, view: Arc<View>, notes: Arc<Notes>, workers: Arc<Workers>) -> Self {
-        writer.if_current(|| view.started());
-        Self { writer, view, notes, workers, is_clean_unshown: false }
+    pub(super) fn new(parts: &Parts, life: LifeId) -> Self {
+        let writer = parts.index.writer(life);
+        writer.if_current(|| parts.view.started());
+        Self { writer, parts: parts.clone(), is_clean_unshown: false }
     }
 
     /// The replica changed.
@@ -44,9 +60,9 @@ impl Feed {
 
     /// The node observed something.
     pub fn note(&mut self, note: &Note) {
-        self.notes.count(note);
+        self.parts.notes.count(note);
         if let Note::Clock { state, .. } = note {
-            self.writer.if_current(|| self.view.set_clock(*state));
+            self.writer.if_current(|| self.parts.view.set_clock(*state));
         }
         if matches!(note, Note::Clean) {
             self.is_clean_unshown = true;
@@ -58,13 +74,13 @@ impl Feed {
         let retry = self.writer.publish();
         if self.is_clean_unshown && retry.is_none() {
             self.is_clean_unshown = false;
-            self.writer.if_current(|| self.view.cleaned());
+            self.writer.if_current(|| self.parts.view.cleaned());
         }
         retry
     }
 
     /// Appends what this gateway has outstanding on every worker.
     pub fn sample_load(&self, out: &mut Vec<(WorkerId, Load)>) {
-        self.workers.sample(out);
+        self.parts.workers.sample(out);
     }
 }

@@ -35,6 +35,7 @@ use covey_crdt::id::{Incarnation, LifeId, Token, WorkerId};
 use covey_mesh::input::{Load, Local};
 
 pub use self::feed::Feed;
+use self::feed::Parts;
 pub use self::notes::{DELAY_BOUNDS_MS, Notes, NotesSnapshot};
 pub use self::outcome::{End, Outcome, Skipped};
 pub use self::request_key::RequestKey;
@@ -43,8 +44,7 @@ pub use self::sink::Sink;
 pub use self::stats::PluginStats;
 pub use self::ticket::Ticket;
 pub use self::view::{VIEW_AGE_MAX, View};
-use crate::index::{Index, Reading};
-use crate::load::Workers;
+use crate::index::Reading;
 use crate::policy::{Policy, mix};
 
 /// What a plugin is told once.
@@ -61,10 +61,7 @@ pub struct Plugin {
     policy: Policy,
     seed: u64,
     turns: AtomicU64,
-    workers: Arc<Workers>,
-    index: Arc<Index>,
-    view: Arc<View>,
-    notes: Arc<Notes>,
+    parts: Parts,
     sink: OnceLock<Box<dyn Sink>>,
     counters: stats::Counters,
 }
@@ -73,15 +70,11 @@ impl Plugin {
     /// A plugin that knows no worker, with an empty index. Until [`Self::connect`] every op is dropped and counted.
     #[must_use]
     pub fn new(config: &PluginConfig) -> Self {
-        let workers: Arc<Workers> = Arc::default();
         Self {
             policy: config.policy,
             seed: config.seed,
             turns: AtomicU64::new(0),
-            index: Arc::new(Index::new(Arc::clone(&workers))),
-            workers,
-            view: Arc::default(),
-            notes: Arc::default(),
+            parts: Parts::default(),
             sink: OnceLock::new(),
             counters: stats::Counters::default(),
         }
@@ -97,8 +90,7 @@ impl Plugin {
     /// moment until that node is clean, and the feeds of earlier lives show nothing any more.
     #[must_use]
     pub fn feed(&self, life: LifeId) -> Feed {
-        let writer = self.index.writer(life);
-        Feed::new(writer, Arc::clone(&self.view), Arc::clone(&self.notes), Arc::clone(&self.workers))
+        Feed::new(&self.parts, life)
     }
 
     /// The policy.
@@ -110,13 +102,13 @@ impl Plugin {
     /// The present version of the index, for gauges and debugging.
     #[must_use]
     pub fn reading(&self) -> Reading {
-        self.index.load()
+        self.parts.index.load()
     }
 
     /// What the mesh member of this process observed so far, over all its lives.
     #[must_use]
     pub fn notes(&self) -> NotesSnapshot {
-        self.notes.snapshot()
+        self.parts.notes.snapshot()
     }
 
     /// What was counted since the plugin was made.
@@ -129,12 +121,12 @@ impl Plugin {
     /// clean since its life began. Requests are routed on load then.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        !self.view.is_complete() || self.sink.get().is_some_and(|sink| sink.silent_for() > VIEW_AGE_MAX)
+        !self.parts.view.is_complete() || self.sink.get().is_some_and(|sink| sink.silent_for() > VIEW_AGE_MAX)
     }
 
     /// This gateway can route to the worker from now on.
     pub fn worker_seen(&self, worker: &WorkerId) {
-        self.workers.add_routable(worker);
+        self.parts.workers.add_routable(worker);
     }
 
     /// A worker answered a probe. `started_at` is [`Self::incarnation`] as read *before* the probe was sent (P12).
@@ -150,14 +142,14 @@ impl Plugin {
 
     /// This gateway cannot reach the worker (`true`), or can again. Nobody else is told.
     pub fn worker_masked(&self, worker: &WorkerId, masked: bool) {
-        if let Some(cell) = self.workers.find(worker) {
+        if let Some(cell) = self.parts.workers.find(worker) {
             cell.set_masked(masked);
         }
     }
 
     /// The operator or discovery removed the worker: everybody is told. Not for a shutdown of this gateway.
     pub fn worker_removed(&self, worker: &WorkerId) {
-        if self.workers.remove_routable(worker) {
+        if self.parts.workers.remove_routable(worker) {
             self.submit(Local::Removed { worker: worker.clone() });
         }
     }
@@ -165,15 +157,15 @@ impl Plugin {
     /// The worker's incarnation as the view has it; [`Incarnation::unknown`] without a record.
     #[must_use]
     pub fn incarnation(&self, worker: &WorkerId) -> Incarnation {
-        let reading = self.index.load();
-        let record = self.workers.find(worker).and_then(|cell| reading.worker(cell.no()).cloned());
+        let reading = self.parts.index.load();
+        let record = self.parts.workers.find(worker).and_then(|cell| reading.worker(cell.no()).cloned());
         record.map_or_else(Incarnation::unknown, |view| view.incarnation)
     }
 
     /// What this gateway has outstanding on the worker; zero for one it does not know.
     #[must_use]
     pub fn own_load(&self, worker: &WorkerId) -> Load {
-        self.workers.find(worker).map_or_else(Load::default, |cell| cell.load())
+        self.parts.workers.find(worker).map_or_else(Load::default, |cell| cell.load())
     }
 
     /// The first byte of the answer arrived: the worker has the prompt. Publishes the placement, once per ticket.

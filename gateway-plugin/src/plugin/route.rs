@@ -71,7 +71,7 @@ impl Plugin {
     /// [`Skipped`] when no lookup is made: the policy does not want one, the prompt has no whole block, or the view cannot
     /// be trusted. The request is routed on load then.
     pub fn overlap(&self, key: &RequestKey) -> Result<Overlap, Skipped> {
-        self.look_up(key, &self.index.load())
+        self.look_up(key, &self.parts.index.load())
     }
 
     /// Chooses a worker and counts the request as pending there, until the ticket is dropped.
@@ -80,8 +80,8 @@ impl Plugin {
     /// [`NoWorker`] when every worker is masked, removed or excluded.
     pub fn route(&self, key: &RequestKey, hints: &Hints<'_>) -> Result<Routed, NoWorker> {
         // The reading first: it keeps the numbers of its workers from being given to others.
-        let reading = self.index.load();
-        let table = self.workers.table();
+        let reading = self.parts.index.load();
+        let table = self.parts.workers.table();
         let fleet = Candidates { table: &table, reading: &reading, exclude: hints.exclude };
         let looked = self.look_up(key, &reading);
         let (turn, word) = self.next_turn();
@@ -125,7 +125,7 @@ impl Plugin {
         let overlap = match looked {
             Err(Skipped::Off) if self.policy == Policy::Sticky && hints.session.is_some() => return Outcome::Sticky,
             Err(skipped) => return (*skipped).into(),
-            Ok(_) if self.view.is_clock_off() => return Outcome::Clock,
+            Ok(_) if self.parts.view.is_clock_off() => return Outcome::Clock,
             Ok(overlap) => overlap,
         };
         let held_by_usable = || overlap.steps().iter().flat_map(|step| step.iter()).any(|no| fleet.is_usable(no));

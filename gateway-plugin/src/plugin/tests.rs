@@ -377,7 +377,7 @@ proptest! {
         plugin.worker_removed(&names[0]);
         open.clear();
         let mut sampled = Vec::new();
-        plugin.workers.sample(&mut sampled);
+        plugin.parts.workers.sample(&mut sampled);
         prop_assert_eq!(sampled.len(), 3);
         prop_assert!(sampled.iter().all(|(_, load)| *load == Load::default()));
     }
