@@ -57,6 +57,9 @@ pub struct DemoArgs {
     /// Write the figures to this file, too
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Append every answered request to this file, a JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub samples: Option<PathBuf>,
     /// Gateways in every arm but `bound`
     #[arg(long, default_value_t = 8)]
     pub gateways: usize,
@@ -64,7 +67,7 @@ pub struct DemoArgs {
     #[arg(long, default_value_t = 6)]
     pub workers: usize,
     /// Sessions in each arm
-    #[arg(long, default_value_t = 44)]
+    #[arg(long, default_value_t = 40)]
     pub sessions: usize,
     /// Sessions that are live at the same time
     #[arg(long, default_value_t = 24)]
@@ -85,7 +88,7 @@ pub struct DemoArgs {
     #[arg(long, default_value_t = 120_000)]
     pub cache_tokens: u64,
     /// Prompt tokens a worker computes in a second
-    #[arg(long, default_value_t = 8_000)]
+    #[arg(long, default_value_t = 16_000)]
     pub prefill_tokens_per_s: u32,
     /// Milliseconds in which each of a worker's running requests gets one token
     #[arg(long, default_value_t = 10)]

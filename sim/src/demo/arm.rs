@@ -2,6 +2,9 @@
 //!
 //! Not here: what its parts do (`fleet`, `drive`, `probe`, `measure`).
 
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +18,7 @@ use super::measure::{ArmFigures, max_over_mean, quantiles, share};
 use super::probe::{self, MeshTimes, Replicas};
 use super::process::Binaries;
 use super::progress::Progress;
+use super::report;
 use crate::client::Client;
 use crate::workload::Workload;
 
@@ -53,6 +57,9 @@ pub(super) async fn run(
         broken = watch(&mut fleet, victim.as_deref(), &client, progress) => return Err(broken),
     };
     let wall = started.elapsed();
+    if let Some(file) = &args.samples {
+        append(file, name, &played).map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
+    }
     let replicas = probe::settle(&client, &fleet, name == ArmName::Mesh, SETTLE_MAX).await;
     if !replicas.clean || (name == ArmName::Mesh && !replicas.equal) {
         replicas.words.iter().for_each(|words| progress.say(words));
@@ -82,6 +89,11 @@ async fn watch(fleet: &mut Fleet, victim: Option<&Victim>, client: &Client, prog
         }
         sleep(WATCH_EVERY).await;
     }
+}
+
+fn append(file: &Path, name: ArmName, played: &Played) -> io::Result<()> {
+    let lines: String = played.samples.iter().map(|sample| report::sample_line(name.name(), sample)).collect();
+    File::options().create(true).append(true).open(file)?.write_all(lines.as_bytes())
 }
 
 fn figures(

@@ -8,14 +8,17 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
+/// More than one demo needs: three ports for each of 64 gateways.
+const STRIDE: u32 = 211;
 
 /// `wanted` loopback addresses that nobody listens on, over TCP or UDP.
 ///
 /// # Errors
 /// When there are not so many.
 pub(super) fn free(wanted: usize) -> Result<Vec<SocketAddr>, String> {
-    let start = u16::try_from(std::process::id() % u32::from(COUNT)).expect("below the count");
-    let ports = (0..COUNT).map(|step| FIRST + (start.wrapping_mul(7) % COUNT + step) % COUNT);
+    // Demos that run side by side have neighbouring process ids: they begin further apart than one needs ports.
+    let start = u16::try_from(std::process::id().wrapping_mul(STRIDE) % u32::from(COUNT)).expect("below the count");
+    let ports = (0..COUNT).map(|step| FIRST + (start + step) % COUNT);
     let addresses = ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let free: Vec<_> = addresses.filter(is_free).take(wanted).collect();
     if free.len() < wanted {

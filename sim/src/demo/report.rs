@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::chaos::ChaosFigures;
-use super::measure::{ArmFigures, Quantiles};
+use super::measure::{ArmFigures, Quantiles, Sample};
 
 /// The mesh may leave at most this part of the loss that gateways without it have.
 const LOSS_LEFT_MAX: f64 = 0.2;
@@ -144,11 +144,11 @@ impl Report {
             }
         }
         if let Some(recovered) = verdict.recovered {
+            let part = if recovered < 1.0 { percent(Some(recovered)) } else { "all (100%)".to_owned() };
             let _ = writeln!(
                 text,
-                "The mesh recovered {} of the cached follow-up tokens that gateways lose when they do not share what they \
-                 know.",
-                percent(Some(recovered))
+                "The mesh recovered {part} of the cached follow-up tokens that gateways lose when they do not share what \
+                 they know."
             );
         }
     }
@@ -222,6 +222,26 @@ fn arm_json(arm: &ArmFigures) -> Value {
         "clean": arm.clean,
         "wall_s": arm.wall.as_secs_f64(),
     })
+}
+
+/// One request for programs, on one line.
+pub(super) fn sample_line(arm: &str, sample: &Sample) -> String {
+    let reply = &sample.reply;
+    let line = json!({
+        "arm": arm,
+        "session": sample.session,
+        "turn": sample.turn,
+        "gateway": sample.gateway,
+        "at_ms": sample.at.as_secs_f64() * 1_000.0,
+        "ttft_ms": reply.ttft.as_secs_f64() * 1_000.0,
+        "prompt_tokens": reply.prompt_tokens,
+        "cached_tokens": reply.cached_tokens,
+        "predicted_tokens": reply.predicted_tokens,
+        "worker": reply.worker,
+        "outcome": reply.outcome,
+        "lookup_us": reply.lookup_us,
+    });
+    format!("{line}\n")
 }
 
 #[cfg(test)]

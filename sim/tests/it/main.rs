@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod cli;
+mod demo;
 mod swarm;
 mod worker;

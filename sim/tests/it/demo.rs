@@ -1,0 +1,97 @@
+//! The whole path with real processes, small: three gateways, four workers, few sessions. Needs the `covey` binary beside
+//! `covey-sim`; a build of this package alone does not make it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const POLL: Duration = Duration::from_millis(20);
+
+/// The gateway's binary, or `None` with a message. Where `COVEY_TEST_NEEDS_BINARIES` is set (the Makefile builds all
+/// binaries first) a missing one is a failure instead.
+fn covey() -> Option<std::path::PathBuf> {
+    let covey = Path::new(env!("CARGO_BIN_EXE_covey-sim")).with_file_name("covey");
+    if covey.is_file() {
+        return Some(covey);
+    }
+    let missing = format!("{} is missing: `cargo build -p covey-gateway-plugin --bin covey` makes it", covey.display());
+    assert!(std::env::var_os("COVEY_TEST_NEEDS_BINARIES").is_none(), "{missing}");
+    eprintln!("skipped: {missing}");
+    None
+}
+
+fn demo(covey: &Path, json: &Path, more: &[&str]) -> (Option<i32>, String, Value) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_covey-sim"));
+    command.args(["demo", "--gateways", "3", "--workers", "4", "--live", "6", "--sessions", "6", "--think-ms", "50"]);
+    // Fast engines: seconds, not minutes. Speeds change times, not what is cached where.
+    command.args(["--decode-step-ms", "1", "--prefill-tokens-per-s", "200000"]);
+    command.arg("--covey").arg(covey).arg("--json").arg(json).args(more).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    let json = std::fs::read(json).map_or(Value::Null, |bytes| serde_json::from_slice(&bytes).unwrap());
+    (output.status.code(), said, json)
+}
+
+#[test]
+fn gateways_that_gossip_find_what_one_would_and_agree_in_the_end() {
+    let Some(covey) = covey() else { return };
+    let files = tempfile::tempdir().unwrap();
+    let (code, said, json) = demo(&covey, &files.path().join("demo.json"), &["--arms", "bound,mesh,off"]);
+    assert_eq!(code, Some(0), "{said}");
+    let [bound, mesh, off] = [0, 1, 2].map(|arm| &json["arms"][arm]);
+    assert_eq!((mesh["name"].as_str(), mesh["clean"].as_bool()), (Some("mesh"), Some(true)), "{said}");
+    assert_eq!(mesh["diverged_holders"], 0);
+    assert_eq!(bound["requests"], off["requests"], "every arm does the same work");
+    assert!([bound, mesh, off].iter().all(|arm| arm["errors"] == 0), "{said}");
+    let share = |arm: &Value| arm["followup_cached_share"].as_f64().unwrap();
+    assert!(share(mesh) > share(off) + 0.05, "the mesh must make a difference: {said}");
+    assert!(mesh["propagation_ms"]["p50"].is_number() && off["propagation_ms"]["p50"].is_null());
+    assert!(mesh["lookup_cpu_us"]["p99"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_gateway_killed_on_the_way_costs_no_request() {
+    let Some(covey) = covey() else { return };
+    let files = tempfile::tempdir().unwrap();
+    let (_, said, json) = demo(&covey, &files.path().join("demo.json"), &["--arms", "mesh", "--chaos", "kill"]);
+    let mesh = &json["arms"][0];
+    assert_eq!((mesh["errors"].as_u64(), mesh["clean"].as_bool()), (Some(0), Some(true)), "{said}");
+    assert_eq!(json["chaos"]["gateway"], "g1");
+    assert!(json["chaos"]["ready_clean_ms"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn an_interrupted_demo_leaves_no_process_behind() {
+    let Some(covey) = covey() else { return };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_covey-sim"));
+    // A model name of its own would be clearer, but the workers' command line carries the cache size as well.
+    let mark = format!("{}", 100_000 + u64::from(std::process::id()));
+    command.args(["demo", "--gateways", "2", "--workers", "2", "--sessions", "50", "--arms", "mesh"]);
+    command.args(["--cache-tokens", &mark]).arg("--covey").arg(covey).stdin(Stdio::null()).stderr(Stdio::null());
+    let mut running = command.spawn().unwrap();
+    while children(&mark) < 2 {
+        assert_eq!(running.try_wait().unwrap(), None, "the demo runs until it is interrupted");
+        std::thread::sleep(POLL);
+    }
+    let killed = Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(running.wait().unwrap().code(), Some(1));
+    // A killed process takes a moment to go.
+    let patience = Instant::now() + Duration::from_secs(5);
+    while children(&mark) > 0 {
+        assert!(Instant::now() < patience, "workers of the interrupted demo still run");
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Worker processes whose command line carries `mark`.
+fn children(mark: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    let words = lines.map(|line| line.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect::<Vec<_>>());
+    words
+        .filter(|words| words.iter().any(|word| word == b"worker") && words.iter().any(|word| word == mark.as_bytes()))
+        .count()
+}
