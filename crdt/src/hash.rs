@@ -1,7 +1,7 @@
 //! Keyed chained block hashing, and the 128-bit identity of a path of hashes.
 //!
-//! A [`BlockHash`] names a block *and everything before it*: XXH3-64 over the block's little-endian bytes, seeded with
-//! the previous hash; the first block's seed is derived from the hash key, the keyspace and the salt. A [`PathId`] is
+//! A [`BlockHash`] names a block *and everything before it*: XXH3-64 of the block's little-endian bytes, hashed once
+//! more with the previous hash as seed; the first block's seed is derived from the hash key, the keyspace and the salt. A [`PathId`] is
 //! folded over the hashes of a whole chain and is what coverage is keyed by (P2). XXH3 is a frozen specification, so
 //! both are stable across builds and platforms; the golden vectors below hold them to it.
 //!
@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
 
 use crate::keyspace::{HashKeyId, Keyspace, Unit};
 
@@ -124,13 +124,13 @@ impl BlockHasher {
             if self.pending.len() < self.block_bytes {
                 return;
             }
-            self.previous = xxh3_64_with_seed(&self.pending, self.previous);
+            self.previous = chained(&self.pending, self.previous);
             self.pending.clear();
             out.push(BlockHash(self.previous));
         }
         let mut blocks = bytes.chunks_exact(self.block_bytes);
         for block in blocks.by_ref() {
-            self.previous = xxh3_64_with_seed(block, self.previous);
+            self.previous = chained(block, self.previous);
             out.push(BlockHash(self.previous));
         }
         self.pending.extend_from_slice(blocks.remainder());
@@ -148,6 +148,12 @@ impl BlockHasher {
     pub fn pending_bytes(&self) -> usize {
         self.pending.len()
     }
+}
+
+/// A block's hash behind another one's. Two steps, because XXH3 sets up a secret for every seeded input above 240 bytes:
+/// seeding only the short second step halves the cost of a 256-byte block (8.6 to 3.8 µs for 48 KiB here).
+fn chained(block: &[u8], previous: u64) -> u64 {
+    xxh3_64_with_seed(&xxh3_64(block).to_le_bytes(), previous)
 }
 
 #[cfg(test)]
@@ -179,9 +185,9 @@ mod tests {
     }
 
     // Computed with another implementation of XXH3 (python-xxhash), from the description above.
-    const GOLDEN_BYTES: [u64; 4] = [0x21d624f31aa5b503, 0xb3d713cc6e5651cf, 0xfafc0be30dbd8330, 0xe37a00b162ae99e1];
-    const GOLDEN_PATH: u128 = 0xb16c9a9b9161420f02c8fce5bf706028;
-    const GOLDEN_TOKENS: [u64; 3] = [0x144f31bee999129f, 0xb4439de59ffd94d4, 0xae6612e5aa32e0f6];
+    const GOLDEN_BYTES: [u64; 4] = [0x89c9cb1322d90bcd, 0xb082b7183a24ecb9, 0xbcfb10c04bbdd18e, 0xcf263d2b53cecf11];
+    const GOLDEN_PATH: u128 = 0x4e94a5e940965418ab91895df2e9cfd1;
+    const GOLDEN_TOKENS: [u64; 3] = [0x1a7bbd906b9b8876, 0xa49bcddff717b788, 0x7893109ba1fcf73b];
 
     #[test]
     fn any_split_of_the_text_gives_the_same_hashes() {

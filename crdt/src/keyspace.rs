@@ -41,7 +41,7 @@ impl Unit {
 pub struct HashScheme(pub u8);
 
 impl HashScheme {
-    /// XXH3-64 over a block's little-endian bytes, seeded with the block before it.
+    /// XXH3-64 of a block's little-endian bytes, hashed once more with the hash before it as seed.
     pub const CHAINED_XXH3: Self = Self(1);
 }
 
