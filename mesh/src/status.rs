@@ -80,6 +80,10 @@ pub struct PeerStatus {
     pub lag_ops: Option<u64>,
     /// Ops this node has applied that it had not at its last exchange.
     pub their_lag_ops: Option<u64>,
+    /// For how long this node has lacked something that the peer is known to have, milliseconds; 0 when it lacks nothing.
+    pub lag_ms: Option<u64>,
+    /// For how long, at its last exchange, the peer had lacked something that this node had applied, milliseconds.
+    pub their_lag_ms: Option<u64>,
     /// Round trip of the last exchange in microseconds, hold time excluded.
     pub rtt_us: Option<u64>,
     /// Its clock against this node's, milliseconds (positive: it is ahead).

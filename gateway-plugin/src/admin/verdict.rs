@@ -12,12 +12,14 @@ use serde::{Deserialize, Serialize};
 const SILENT_MS_MAX: u64 = 3_000;
 /// A linked peer not heard of for this long may be anything, milliseconds (an exchange is due every 250).
 const HEARD_MS_MAX: u64 = 5_000;
+/// Replicas that lack nothing older than this have converged as far as traffic lets them, milliseconds.
+const LAG_MS_MAX: u64 = 1_000;
 
 /// The state of the mesh, as one gateway can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Everybody is reachable, clean and equal.
+    /// Everybody is reachable, clean and equal, or behind by nothing but the traffic of the last second.
     Converged,
     /// Everybody is reachable, and somebody is behind or joining.
     Converging,
@@ -98,12 +100,13 @@ fn is_missing(peer: &PeerStatus) -> bool {
     !peer.linked && (peer.heard_ms.is_some() || peer.member == Some(false))
 }
 
+/// Clean, and equal or so little behind in either direction that it is only traffic under way.
 fn equals(status: &Status, peer: &PeerStatus) -> bool {
-    peer.linked
-        && peer.phase == Some(Phase::Clean)
-        && peer.vector.as_deref() == Some(status.vector.as_str())
-        && peer.digest.is_some()
-        && peer.digest == status.digest
+    let same_ops = peer.vector.as_deref() == Some(status.vector.as_str());
+    let same = same_ops && peer.digest.is_some() && peer.digest == status.digest;
+    let recent = |lag: Option<u64>| lag.is_some_and(|ms| ms < LAG_MS_MAX);
+    let close = !same_ops && recent(peer.lag_ms) && recent(peer.their_lag_ms);
+    peer.linked && peer.phase == Some(Phase::Clean) && (same || close)
 }
 
 #[cfg(test)]
@@ -145,6 +148,14 @@ mod tests {
     fn equal_clean_replicas_are_converged_and_so_is_one_alone() {
         assert_eq!(verdict(&status(vec![peer("a"), peer("b")]), 0), Verdict::Converged);
         assert_eq!(verdict(&status(vec![]), 0), Verdict::Converged);
+    }
+
+    #[test]
+    fn ops_under_way_are_no_reason_to_say_converging() {
+        let busy = PeerStatus { vector: Some("u".to_owned()), lag_ms: Some(5), their_lag_ms: Some(240), ..peer("a") };
+        assert_eq!(verdict(&status(vec![busy.clone()]), 0), Verdict::Converged);
+        let late = PeerStatus { their_lag_ms: Some(1_500), ..busy };
+        assert_eq!(verdict(&status(vec![late]), 0), Verdict::Converging);
     }
 
     #[test]

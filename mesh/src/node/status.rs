@@ -73,7 +73,9 @@ impl Node {
         status.phase = peer.phase;
         status.digest = peer.digest.map(|digest| digest.to_string());
         status.vector = peer.vector_hash.map(|hash| format!("{hash:016x}"));
-        if peer.heard.is_some() {
+        if let Some(heard) = peer.heard {
+            status.lag_ms = Some(self.lag_ms(now, peer));
+            status.their_lag_ms = Some(self.their_lag_ms(heard, peer));
             let lag = peer.known.iter().map(|(life, head)| head.seq.saturating_sub(self.vector.head(*life).seq)).sum();
             let theirs = self.vector.lives().map(|(life, head)| head.seq.saturating_sub(peer.seq(life))).sum();
             status.lag_ops = Some(lag);
@@ -83,5 +85,21 @@ impl Node {
         let wall = peer.reading.and_then(|reading| reading.wall_ms(now));
         status.offset_ms = wall.and_then(|wall| i64::try_from(wall - i128::from(self.wall.0)).ok());
         status
+    }
+
+    fn lag_ms(&self, now: MonoTime, peer: &Peer) -> u64 {
+        let lacking = peer.known.iter().filter(|(life, head)| head.seq > self.vector.head(**life).seq);
+        let since = lacking.filter_map(|(life, _)| self.logs.get(life)?.gap);
+        since.map(|since| now.since_ms(since)).max().unwrap_or(0)
+    }
+
+    /// What a peer lacks is as old as the first op it lacks; an op not retained any more is as old as this life.
+    fn their_lag_ms(&self, heard: MonoTime, peer: &Peer) -> u64 {
+        let lacking = self.vector.lives().filter(|(life, head)| head.seq > peer.seq(*life));
+        let since = lacking.map(|(life, _)| {
+            let first = self.logs.get(&life).and_then(|log| log.from(peer.seq(life) + 1)?.next());
+            first.map_or(self.started, |first| first.at)
+        });
+        since.map(|since| heard.since_ms(since)).max().unwrap_or(0)
     }
 }
