@@ -22,13 +22,20 @@ pub use args::{ArmName, Chaos, DemoArgs};
 pub use measure::{ArmFigures, Quantiles, Sample, quantiles, share};
 pub use report::{Report, Verdict};
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::worker::asked_to_stop;
 use crate::workload::Workload;
 use progress::Progress;
+
+/// What a terminal's reader may want to do next.
+const HINTS: &str = "
+Look at the cached share of turns after the first: mesh should be near bound, off far below it.
+Next: `covey-sim demo --arms mesh --chaos kill` kills a gateway on the way; `--samples FILE` writes every request;
+`--json FILE` writes this table; `--help` lists what can be changed.
+";
 
 /// Runs the demo and prints its table. Exit code 1 when requests failed, replicas differ or the mesh recovered too little.
 ///
@@ -42,6 +49,9 @@ pub async fn run(args: &DemoArgs) -> Result<ExitCode, String> {
     };
     let cannot = |why: io::Error| format!("report cannot be written: {why}");
     io::stdout().write_all(report.table().as_bytes()).map_err(cannot)?;
+    if io::stdout().is_terminal() {
+        io::stdout().write_all(HINTS.as_bytes()).map_err(cannot)?;
+    }
     if let Some(file) = &args.json {
         let json = format!("{:#}\n", report.json());
         std::fs::write(file, json).map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
