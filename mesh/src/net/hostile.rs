@@ -109,6 +109,7 @@ async fn linked(victim: &Mesh) -> Bad {
     Bad { endpoint, connection, control }
 }
 
+#[expect(clippy::disallowed_methods, reason = "sockets on loopback run on the real clock")]
 async fn reached(victim: &Mesh, condition: impl Fn(&NetSnapshot) -> bool) {
     let started = Instant::now();
     while !condition(&victim.metrics()) {
