@@ -73,6 +73,32 @@ pub const FLAP_MS: u64 = 60_000;
 /// How often idle placements are looked for, in milliseconds.
 pub const EXPIRY_MS: u64 = 5_000;
 
+/// Sizes that the simulator turns down so that small clusters meet what large ones do: sessions of many slices, logs that
+/// no longer reach back, frames of one op. Everybody else uses the defaults, which are the constants above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Knobs {
+    /// Bytes in one repair slice: [`SLICE_BYTES`].
+    pub slice_bytes: usize,
+    /// Bytes of retained ops: [`LOG_BYTES_MAX`].
+    pub log_bytes: usize,
+    /// Age of retained ops in milliseconds: [`LOG_AGE_MS`].
+    pub log_age_ms: u64,
+    /// Bytes after which a frame is closed: [`FRAME_BYTES_GOAL`].
+    pub frame_bytes: usize,
+}
+
+impl Default for Knobs {
+    fn default() -> Self {
+        Self {
+            slice_bytes: SLICE_BYTES,
+            log_bytes: LOG_BYTES_MAX,
+            log_age_ms: LOG_AGE_MS,
+            frame_bytes: FRAME_BYTES_GOAL,
+        }
+    }
+}
+
 const _: () = assert!(FRAME_BYTES_GOAL + 24 + 8 * (RUN_BLOCKS_MAX as usize) < FRAME_BYTES_MAX);
 const _: () = assert!(LIVES_MAX * 32 < FRAME_BYTES_GOAL);
 const _: () = assert!(2 * SLICE_BYTES < FRAME_BYTES_MAX);

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use covey_mesh::limits::Knobs;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -136,6 +137,8 @@ pub struct Plan {
     pub faults_ms: u64,
     /// Bits kept of every block hash: few make 64-bit aliases of different paths common.
     pub hash_bits: u32,
+    /// Sizes turned down.
+    pub knobs: Knobs,
     /// A placement idle for this long expires, in milliseconds.
     pub idle_ms: u64,
     /// Each node's wall clock against true time at the start, in milliseconds.
@@ -176,11 +179,13 @@ impl Plan {
             ops_per_s: size.log_uniform(4.0, 160.0) as u64,
             faults_ms,
             hash_bits: if size.chance(0.2) { 6 } else { 64 },
+            knobs: Knobs::default(),
             idle_ms: if size.chance(0.3) { size.between(1_500, 6_000) } else { 3_600_000 },
             offsets_ms: vec![0; nodes],
             network: NetworkPlan { delay_ms: 1, ..NetworkPlan::default() },
             events: Vec::new(),
         };
+        plan.draw_knobs();
         plan.draw_network();
         plan.draw_clocks();
         plan.draw_partitions();
@@ -188,6 +193,22 @@ impl Plan {
         plan.draw_workers();
         plan.events.sort_by_key(|event| event.at_ms);
         plan
+    }
+
+    fn draw_knobs(&mut self) {
+        let mut draw = Stream::new(self.seed, "knobs");
+        if draw.chance(0.5) {
+            self.knobs.slice_bytes = draw.log_uniform(1.0, 8_000.0) as usize;
+        }
+        if draw.chance(0.5) {
+            self.knobs.log_bytes = draw.log_uniform(300.0, 30_000.0) as usize;
+        }
+        if draw.chance(0.3) {
+            self.knobs.log_age_ms = draw.log_uniform(200.0, 8_000.0) as u64;
+        }
+        if draw.chance(0.3) {
+            self.knobs.frame_bytes = draw.log_uniform(1.0, 2_000.0) as usize;
+        }
     }
 
     fn draw_network(&mut self) {

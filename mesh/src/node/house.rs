@@ -9,7 +9,7 @@ use covey_crdt::op::{FloorRaise, Op};
 use covey_crdt::stamp::{Hlc, Rank, Stamp};
 
 use super::Node;
-use crate::limits::{EXPIRY_MS, HOUSEKEEPING_MS, LOAD_MS, LOG_AGE_MS, LOG_BYTES_MAX, PEERS_MAX, STAGED_MS};
+use crate::limits::{EXPIRY_MS, HOUSEKEEPING_MS, LOAD_MS, PEERS_MAX, PUSH_DELAY_MS, STAGED_MS};
 use crate::log::Retained;
 use crate::note::ClockState;
 use crate::ownership::owner;
@@ -89,7 +89,7 @@ impl Node {
 
     /// Retained ops and staged content that are too old or too many.
     fn drop_old(&mut self) {
-        let limit = self.now.us.checked_sub(LOG_AGE_MS * 1_000).map(|us| crate::input::MonoTime { us });
+        let limit = self.now.us.checked_sub(self.knobs.log_age_ms * 1_000).map(|us| crate::input::MonoTime { us });
         let lives: Vec<LifeId> = self.logs.keys().copied().collect();
         for life in &lives {
             while let Some(limit) = limit
@@ -98,9 +98,11 @@ impl Node {
                 self.forget(&retained);
             }
         }
-        while self.log_bytes > LOG_BYTES_MAX {
+        while self.log_bytes > self.knobs.log_bytes {
             let oldest = self.logs.iter().filter_map(|(life, log)| log.oldest().map(|at| (at, *life))).min();
-            let Some((_, life)) = oldest else { break };
+            // What was published a moment ago must stay until it was pushed.
+            let old = |(at, _): &(crate::input::MonoTime, LifeId)| self.now.since_ms(*at) > 2 * PUSH_DELAY_MS;
+            let Some((_, life)) = oldest.filter(old) else { break };
             if let Some(retained) = self.log_mut(life).drop_oldest(None) {
                 self.forget(&retained);
             }

@@ -28,7 +28,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::clocks;
 use crate::input::{Input, Link, Local, Member, MonoTime};
-use crate::limits::{EPS_MS, EXCHANGE_MS, HOUSEKEEPING_MS};
+use crate::limits::{EPS_MS, EXCHANGE_MS, HOUSEKEEPING_MS, Knobs};
 use crate::load::OwnLoads;
 use crate::log::Log;
 use crate::masks::Masks;
@@ -61,6 +61,7 @@ pub struct NodeConfig {
 #[derive(Clone, Debug)]
 pub struct Node {
     config: NodeConfig,
+    knobs: Knobs,
     life: LifeId,
     random: ChaCha8Rng,
     now: MonoTime,
@@ -110,6 +111,7 @@ impl Node {
         let expect_peers = config.expect_peers;
         let mut node = Self {
             config,
+            knobs: Knobs::default(),
             life,
             random: ChaCha8Rng::seed_from_u64(seed),
             now,
@@ -150,6 +152,17 @@ impl Node {
         }
         node.settle();
         node
+    }
+
+    /// Turns sizes down from their defaults, no further up; before the first input.
+    pub fn set_knobs(&mut self, knobs: Knobs) {
+        let most = Knobs::default();
+        self.knobs = Knobs {
+            slice_bytes: knobs.slice_bytes.min(most.slice_bytes),
+            log_bytes: knobs.log_bytes.min(most.log_bytes),
+            log_age_ms: knobs.log_age_ms.min(most.log_age_ms),
+            frame_bytes: knobs.frame_bytes.min(most.frame_bytes),
+        };
     }
 
     /// Takes one input. Outputs queue up until [`Self::poll_output`] has returned `None`.

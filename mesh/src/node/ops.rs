@@ -14,7 +14,7 @@ use covey_crdt::replica::ApplyError;
 use serde_bytes::ByteBuf;
 
 use super::Node;
-use crate::limits::{FRAME_BYTES_GOAL, HELD_OPS_MAX, PUSH_DELAY_MS, STAGED_MAX};
+use crate::limits::{HELD_OPS_MAX, PUSH_DELAY_MS, STAGED_MAX};
 use crate::log::{HeldOp, Retained, step};
 use crate::note::Note;
 use crate::output::{Class, Rebirth};
@@ -103,7 +103,7 @@ impl Node {
             }
             batch.ops.push(op);
             batch.op_bytes += bytes;
-            if batch.op_bytes + batch.chain_bytes >= FRAME_BYTES_GOAL {
+            if batch.op_bytes + batch.chain_bytes >= self.knobs.frame_bytes {
                 let next = batch.first + batch.ops.len() as u64;
                 let full = std::mem::replace(&mut batch, Batch::new(next));
                 self.send_batch(to, life, class, &full);
@@ -146,7 +146,7 @@ impl Node {
             }
             *bytes += 24 + 8 * piece.hashes.len();
             chains.push(piece);
-            if *bytes >= FRAME_BYTES_GOAL {
+            if *bytes >= self.knobs.frame_bytes {
                 self.send_content(to, class, chains);
                 *bytes = 0;
             }

@@ -13,7 +13,7 @@ use rand_chacha::rand_core::Rng;
 use serde_bytes::ByteBuf;
 
 use super::Node;
-use crate::limits::{ALONE_MS, FOUND_MS, REFUSED_MS, RETRY_MS, SESSION_MS, SLICE_BYTES, STUCK_MS};
+use crate::limits::{ALONE_MS, FOUND_MS, REFUSED_MS, RETRY_MS, SESSION_MS, STUCK_MS};
 use crate::note::{AbortWhy, Note, RepairWhy};
 use crate::output::{Class, Rebirth};
 use crate::peer::Peer;
@@ -83,7 +83,7 @@ impl Node {
         }
         self.pass_changes();
         let masks = &self.masks;
-        let piece = self.replica.piece(&cursor, SLICE_BYTES, &|run| masks.has(slot, run));
+        let piece = self.replica.piece(&cursor, self.knobs.slice_bytes, &|run| masks.has(slot, run));
         let (mut chains, mut bytes) = (Vec::new(), 0);
         for (end, content) in piece.ends.into_iter().zip(piece.chains) {
             if self.replica.chains().is_end(end) {
@@ -91,7 +91,7 @@ impl Node {
             }
             bytes += 24 + 8 * content.hashes.len();
             chains.push(content);
-            if bytes >= crate::limits::FRAME_BYTES_GOAL {
+            if bytes >= self.knobs.frame_bytes {
                 self.send_content(from, Class::Repair, &mut chains);
                 bytes = 0;
             }

@@ -281,7 +281,9 @@ impl World {
         state.marks = Marks::default();
         state.own_loads.clear();
         state.seen_loads.clear();
-        state.node = Some(Node::new(config, life, seed, MonoTime::default(), wall));
+        let mut node = Node::new(config, life, seed, MonoTime::default(), wall);
+        node.set_knobs(self.plan.knobs);
+        state.node = Some(node);
         self.handle(slot, Input::Elapsed);
     }
 
