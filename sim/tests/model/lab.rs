@@ -2,9 +2,11 @@
 //!
 //! Most interleavings differ in how node states are combined, not in the states of one node, so nodes are kept by
 //! fingerprint and turns by (fingerprint, time, input). The fingerprint is a 128-bit hash over the node's derived
-//! `Debug` form, which prints every field: two states are one only when nothing the protocol could act upon differs. The
-//! one thing it does not print is how far the node's random generator is; that decides jitter (shorter than any step of
-//! time here) and which of several peers is asked, so of those choices one is followed.
+//! `Debug` form, which prints every field, so two states are one only when nothing the protocol could act upon differs.
+//! Lives, paths and digests print their first 32, 48 and 32 bits: lives are chosen to differ there, a dozen paths do, and
+//! digests follow from what is printed beside them (the root digest goes in whole). The one thing that is not printed is
+//! how far the node's random generator is; that decides jitter (shorter than any step of time here), a session's number
+//! and which of several peers is asked, so of those choices one is followed.
 //!
 //! Not here: interleaving (`model`).
 
@@ -206,5 +208,6 @@ fn fingerprint(node: &Node) -> u128 {
     }
     let mut sink = Sink(Xxh3Default::new());
     write!(sink, "{node:?}").expect("hashing does not fail");
+    sink.0.update(&node.replica().digest().0.to_be_bytes());
     sink.0.digest128()
 }

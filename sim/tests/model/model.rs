@@ -69,6 +69,9 @@ pub(crate) enum Action {
     Act(usize),
 }
 
+/// What tells two moments apart: node states with their clocks, frames under way, deeds done, doublings left, all well.
+type Identity<'a> = ([(u128, u64); NODES], &'a [u32], [usize; NODES], u8, bool);
+
 /// What convergence depends on: node states, their clocks, and the frames that come late.
 type Calm = ([(u128, u64); NODES], Vec<u32>);
 
@@ -261,7 +264,7 @@ impl State {
         digests.len() > 1
     }
 
-    fn identity(&self) -> ([(u128, u64); NODES], &[u32], [usize; NODES], u8, bool) {
+    fn identity(&self) -> Identity<'_> {
         let seats = std::array::from_fn(|nth| (self.seats[nth].sight.print, self.seats[nth].at_ms));
         (seats, &self.wire, self.done, self.copies, self.wrong.is_empty())
     }
