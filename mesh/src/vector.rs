@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 
 use covey_crdt::digest::Digest;
 use covey_crdt::id::{LifeId, WorkerId};
-use covey_crdt::limits::LIVES_MAX;
+use covey_crdt::limits::{LIVES_MAX, WORKERS_MAX};
 use covey_crdt::stored::StoredKey;
 
+use crate::limits::SEQ_MAX;
 use crate::wire::{Row, rows};
 
 /// Where a life's log is: the last sequence number (from 1; 0 is empty) and the running hash up to it.
@@ -70,6 +71,9 @@ impl Vector {
     /// Raises a feed's entry.
     pub(crate) fn advance_feed(&mut self, worker: &WorkerId, key: &StoredKey) {
         let before = self.feeds.get(worker).map(|(key, _)| key.clone());
+        if before.is_none() && self.feeds.len() >= WORKERS_MAX {
+            return;
+        }
         if before.as_ref().is_some_and(|before| before >= key) {
             return;
         }
@@ -112,13 +116,12 @@ impl Vector {
 /// The entries in packed rows; `None` when they are not whole rows or too many.
 pub(crate) fn read_rows(bytes: &[u8]) -> Option<Vec<(LifeId, Head)>> {
     let rows = rows::<32>(bytes, ROWS_MAX)?;
-    Some(
-        rows.map(|row| {
-            let mut row = Row(row);
-            (LifeId(row.u128()), Head { seq: row.u64(), hash: row.u64() })
-        })
-        .collect(),
-    )
+    let heads = rows.map(|row| {
+        let mut row = Row(row);
+        let (life, head) = (LifeId(row.u128()), Head { seq: row.u64(), hash: row.u64() });
+        (head.seq <= SEQ_MAX).then_some((life, head))
+    });
+    heads.collect()
 }
 
 /// Packs pairs of life and sequence number (held cursors, targets): 24-byte rows.
@@ -134,13 +137,12 @@ pub(crate) fn write_seqs(pairs: impl Iterator<Item = (LifeId, u64)>) -> Vec<u8> 
 /// The pairs in packed rows; `None` when they are not whole rows or too many.
 pub(crate) fn read_seqs(bytes: &[u8]) -> Option<Vec<(LifeId, u64)>> {
     let rows = rows::<24>(bytes, ROWS_MAX)?;
-    Some(
-        rows.map(|row| {
-            let mut row = Row(row);
-            (LifeId(row.u128()), row.u64())
-        })
-        .collect(),
-    )
+    let seqs = rows.map(|row| {
+        let mut row = Row(row);
+        let (life, seq) = (LifeId(row.u128()), row.u64());
+        (seq <= SEQ_MAX).then_some((life, seq))
+    });
+    seqs.collect()
 }
 
 fn entry(life: LifeId, head: Head) -> Digest {

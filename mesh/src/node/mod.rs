@@ -171,6 +171,9 @@ impl Node {
             return;
         }
         self.set_clocks(now, wall);
+        if self.over {
+            return;
+        }
         match input {
             Input::Local(local) => self.on_local(local),
             Input::Received { from, bytes } => self.on_received(from, &bytes),
