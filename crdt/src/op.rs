@@ -10,6 +10,7 @@ use crate::chain::Tip;
 use crate::hash::PathId;
 use crate::id::{GatewayName, Incarnation, LifeId, WorkerId};
 use crate::keyspace::Keyspace;
+use crate::slice::Slice;
 use crate::stamp::{Floor, Stamp};
 use crate::stored::StoredKey;
 use crate::worker::WorkerMeta;
@@ -32,6 +33,9 @@ pub enum Op {
     Worker(WorkerUpdate),
     /// The net effect of one batch of an engine's KV events.
     Stored(StoredBatch),
+    /// State that this gateway holds although the ops that made it were lost with their writers (P6): said again as an
+    /// op of its own, so that a vector describes it. Joins like any slice.
+    Restated(Box<Slice>),
 }
 
 /// A placement.
@@ -97,15 +101,34 @@ pub struct StoredBatch {
 }
 
 impl Op {
-    /// The stamp the op was issued at, if it carries one: held back while that lies beyond the local clock's tolerance.
+    /// The stamp the op was issued at, if it carries one.
     #[must_use]
     pub const fn stamp(&self) -> Option<Stamp> {
         match self {
             Self::Touch(touch) => Some(touch.stamp),
             Self::Floor(raise) => Some(raise.stamp),
             Self::Worker(update) => Some(update.stamp),
-            Self::Joined { .. } | Self::Left | Self::Stored(_) => None,
+            Self::Joined { .. } | Self::Left | Self::Stored(_) | Self::Restated(_) => None,
         }
+    }
+
+    /// The latest stamp in the op: it is held back while that lies beyond the local clock's tolerance.
+    #[must_use]
+    pub fn latest(&self) -> Option<Stamp> {
+        match self {
+            Self::Restated(slice) => slice.newest(),
+            Self::Joined { .. } | Self::Left | Self::Touch(_) | Self::Floor(_) | Self::Worker(_) | Self::Stored(_) => {
+                self.stamp()
+            }
+        }
+    }
+
+    /// The chains the op names: each must be stored before it can be applied.
+    pub fn tips(&self) -> impl Iterator<Item = Tip> + '_ {
+        let touch = if let Self::Touch(touch) = self { Some(touch.tip) } else { None };
+        let slice = if let Self::Restated(slice) = self { Some(slice) } else { None };
+        let segments = slice.into_iter().flat_map(|slice| &slice.holders).flat_map(|holder| &holder.segments);
+        touch.into_iter().chain(segments.map(|(_, tip)| *tip))
     }
 
     /// Whether the op may stand in the log of `life`: its stamp was issued there, and its floor is not later than it.
@@ -114,12 +137,17 @@ impl Op {
         let floor_fits = match self {
             Self::Floor(raise) => raise.floor.stamp <= raise.stamp,
             Self::Joined { .. } | Self::Left | Self::Touch(_) | Self::Worker(_) | Self::Stored(_) => true,
+            Self::Restated(slice) => slice.next.is_none(),
         };
         let meta_fits = match self {
             Self::Worker(WorkerUpdate { meta: Some(meta), stamp, .. }) => meta.stamp == *stamp,
-            Self::Worker(_) | Self::Joined { .. } | Self::Left | Self::Touch(_) | Self::Floor(_) | Self::Stored(_) => {
-                true
-            }
+            Self::Worker(_)
+            | Self::Joined { .. }
+            | Self::Left
+            | Self::Touch(_)
+            | Self::Floor(_)
+            | Self::Stored(_)
+            | Self::Restated(_) => true,
         };
         floor_fits && meta_fits && self.stamp().is_none_or(|stamp| stamp.life == life)
     }

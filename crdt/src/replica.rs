@@ -76,6 +76,7 @@ impl Replica {
                 self.merge_record(&update.worker, &record)
             }
             Op::Stored(batch) => self.adopt(&batch.worker, &batch.key.incarnation),
+            Op::Restated(slice) => self.merge_slice(slice)?,
         })
     }
 

@@ -22,8 +22,8 @@ pub(crate) struct Retained {
     pub(crate) op: Arc<Op>,
     /// The running hash before it.
     pub(crate) before: u64,
-    /// The chain it keeps in the store.
-    pub(crate) place: Option<Place>,
+    /// The chains it keeps in the store.
+    pub(crate) places: Vec<Place>,
     pub(crate) bytes: usize,
     pub(crate) at: MonoTime,
 }

@@ -142,6 +142,11 @@ pub enum Note {
         /// With whom.
         peer: LifeId,
     },
+    /// Effects of ops that were lost with their writers were published again (P6).
+    Restated {
+        /// Whose ops were lost.
+        lives: u32,
+    },
     /// The node found itself alone and founded the mesh, or was the smallest of several joiners.
     Founded,
     /// The replica describes its vector exactly from now on.

@@ -40,8 +40,6 @@ impl Class {
 pub enum Rebirth {
     /// The clock stepped back behind the stamps already seen (rule d, ruling R8).
     ClockStepped,
-    /// The replica stayed dirty for 5 s (P6).
-    Stuck,
     /// A peer knows more of this life's log than this node wrote, or other ops: the identity is used twice.
     Forked,
 }

@@ -29,6 +29,7 @@ pub const fn name(note: &Note) -> &'static str {
         Note::RepairDone { .. } => "repair-done",
         Note::RepairAborted { .. } => "repair-aborted",
         Note::DigestMismatch { .. } => "digest-mismatch",
+        Note::Restated { .. } => "restated",
         Note::Founded => "founded",
         Note::Clean => "clean",
         Note::Dirty => "dirty",

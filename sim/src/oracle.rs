@@ -6,10 +6,12 @@
 //! Not here: comparing (`invariants`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use covey_crdt::change::HolderKey;
 use covey_crdt::hash::{BlockHash, PathId};
 use covey_crdt::id::{Incarnation, LifeId, WorkerId};
+use covey_crdt::keyspace::Keyspace;
 use covey_crdt::lane::LaneId;
 use covey_crdt::op::Op;
 use covey_crdt::stamp::{Rank, Stamp};
@@ -78,42 +80,35 @@ impl Oracle {
         &self,
         vector: &BTreeMap<LifeId, u64>,
     ) -> (BTreeMap<WorkerId, Incarnation>, BTreeMap<HolderKey, Coverage>) {
-        let seen: Vec<&Op> = vector
-            .iter()
-            .filter_map(|(life, seq)| self.ops.get(life).map(|ops| ops.iter().take(*seq as usize)))
-            .flatten()
-            .collect();
+        let seen = vector.iter().filter_map(|(life, seq)| self.ops.get(life).map(|ops| ops.iter().take(*seq as usize)));
+        let facts: Vec<Fact> = seen.flatten().flat_map(facts).collect();
         let mut incarnations: BTreeMap<WorkerId, Incarnation> = BTreeMap::new();
-        for (worker, incarnation) in seen.iter().filter_map(|op| about(op)) {
-            let newest = incarnations.entry(worker.clone()).or_insert_with(|| incarnation.clone());
-            *newest = incarnation.max(newest).clone();
+        for fact in &facts {
+            let newest = incarnations.entry(fact.worker.clone()).or_insert_with(|| fact.incarnation.clone());
+            *newest = fact.incarnation.clone().max(newest.clone());
         }
         let mut capacity: BTreeMap<WorkerId, u64> = BTreeMap::new();
         let mut floors: BTreeMap<HolderKey, Rank> = BTreeMap::new();
         let mut coverage: BTreeMap<HolderKey, Coverage> = BTreeMap::new();
-        for op in seen {
-            match op {
-                Op::Worker(update) if incarnations[&update.worker] == update.incarnation => {
-                    if let Some(tokens) = update.capacity_tokens {
-                        let least = capacity.entry(update.worker.clone()).or_insert(tokens);
-                        *least = tokens.min(*least);
-                    }
+        for fact in facts.into_iter().filter(|fact| incarnations[&fact.worker] == fact.incarnation) {
+            match fact.says {
+                Says::Exists => {}
+                Says::Capacity(tokens) => {
+                    let least = capacity.entry(fact.worker).or_insert(tokens);
+                    *least = tokens.min(*least);
                 }
-                Op::Floor(raise) if incarnations[&raise.worker] == raise.incarnation => {
-                    let key = holder(&raise.worker, &raise.keyspace);
-                    let floor = floors.entry(key).or_insert(Rank::LOWEST);
-                    *floor = raise.floor.max(*floor);
+                Says::Floor(keyspace, rank) => {
+                    let floor = floors.entry(holder(&fact.worker, &keyspace)).or_insert(Rank::LOWEST);
+                    *floor = rank.max(*floor);
                 }
-                Op::Touch(touch) if incarnations[&touch.worker] == touch.incarnation => {
-                    let blocks = coverage.entry(holder(&touch.worker, &touch.keyspace)).or_default();
-                    let mut path = touch.tip.path;
+                Says::Touch(keyspace, mut path, newest) => {
+                    let blocks = coverage.entry(holder(&fact.worker, &keyspace)).or_default();
                     while let Some((parent, depth)) = self.paths.get(&path) {
-                        let stamp = blocks.entry(path).or_insert((touch.stamp, *depth));
-                        stamp.0 = touch.stamp.max(stamp.0);
+                        let stamp = blocks.entry(path).or_insert((newest, *depth));
+                        stamp.0 = newest.max(stamp.0);
                         path = *parent;
                     }
                 }
-                Op::Joined { .. } | Op::Left | Op::Touch(_) | Op::Floor(_) | Op::Worker(_) | Op::Stored(_) => {}
             }
         }
         for (key, blocks) in &mut coverage {
@@ -138,16 +133,59 @@ fn keep_top(blocks: &mut Coverage, floor: Rank, room: usize) {
     });
 }
 
-fn holder(worker: &WorkerId, keyspace: &std::sync::Arc<covey_crdt::keyspace::Keyspace>) -> HolderKey {
-    HolderKey { worker: worker.clone(), keyspace: std::sync::Arc::clone(keyspace), lane: LaneId::PLAIN }
+fn holder(worker: &WorkerId, keyspace: &Arc<Keyspace>) -> HolderKey {
+    HolderKey { worker: worker.clone(), keyspace: Arc::clone(keyspace), lane: LaneId::PLAIN }
 }
 
-const fn about(op: &Op) -> Option<(&WorkerId, &Incarnation)> {
+/// One thing an op says about one incarnation of a worker.
+struct Fact {
+    worker: WorkerId,
+    incarnation: Incarnation,
+    says: Says,
+}
+
+enum Says {
+    Exists,
+    Capacity(u64),
+    Floor(Arc<Keyspace>, Rank),
+    Touch(Arc<Keyspace>, PathId, Stamp),
+}
+
+fn facts(op: &Op) -> Vec<Fact> {
+    let fact = |worker: &WorkerId, incarnation: &Incarnation, says: Says| Fact {
+        worker: worker.clone(),
+        incarnation: incarnation.clone(),
+        says,
+    };
     match op {
-        Op::Touch(touch) => Some((&touch.worker, &touch.incarnation)),
-        Op::Floor(raise) => Some((&raise.worker, &raise.incarnation)),
-        Op::Worker(update) => Some((&update.worker, &update.incarnation)),
-        Op::Stored(batch) => Some((&batch.worker, &batch.key.incarnation)),
-        Op::Joined { .. } | Op::Left => None,
+        Op::Touch(touch) => {
+            let says = Says::Touch(Arc::clone(&touch.keyspace), touch.tip.path, touch.stamp);
+            vec![fact(&touch.worker, &touch.incarnation, says)]
+        }
+        Op::Floor(raise) => {
+            vec![fact(&raise.worker, &raise.incarnation, Says::Floor(Arc::clone(&raise.keyspace), raise.floor))]
+        }
+        Op::Worker(update) => {
+            let says = update.capacity_tokens.map_or(Says::Exists, Says::Capacity);
+            vec![fact(&update.worker, &update.incarnation, says)]
+        }
+        Op::Stored(batch) => vec![fact(&batch.worker, &batch.key.incarnation, Says::Exists)],
+        Op::Restated(slice) => {
+            let mut all = Vec::new();
+            for (worker, record) in &slice.workers {
+                let says = record.capacity_tokens.map_or(Says::Exists, Says::Capacity);
+                all.push(fact(worker, &record.incarnation, says));
+            }
+            for part in &slice.holders {
+                let says = Says::Floor(Arc::clone(&part.keyspace), part.floor);
+                all.push(fact(&part.worker, &part.incarnation, says));
+                for (stamp, tip) in &part.segments {
+                    let says = Says::Touch(Arc::clone(&part.keyspace), tip.path, *stamp);
+                    all.push(fact(&part.worker, &part.incarnation, says));
+                }
+            }
+            all
+        }
+        Op::Joined { .. } | Op::Left => Vec::new(),
     }
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::chains::{read_tip, write_tip};
+use super::slice::{decode_slice, encode_slice};
 use super::tables::{TableWriter, Tables, Target};
 use super::{DecodeError, Reader, Writer};
 use crate::hash::PathId;
@@ -23,6 +24,7 @@ const TOUCH: u8 = 3;
 const FLOOR: u8 = 4;
 const WORKER: u8 = 5;
 const STORED: u8 = 6;
+const RESTATED: u8 = 7;
 
 /// Labels in one worker's meta.
 const LABELS_MAX: usize = 64;
@@ -65,6 +67,12 @@ fn write_op(tables: &mut TableWriter, rows: &mut Writer, op: &Op) {
             write_rank(rows, raise.floor);
         }
         Op::Worker(update) => write_update(tables, rows, update),
+        Op::Restated(slice) => {
+            rows.u8(RESTATED);
+            let bytes = encode_slice(slice);
+            rows.count(bytes.len());
+            rows.bytes.extend_from_slice(&bytes);
+        }
         Op::Stored(batch) => {
             rows.u8(STORED);
             rows.u16(tables.target(Target {
@@ -188,6 +196,11 @@ fn read_op(reader: &mut Reader<'_>, tables: &Tables, life: LifeId) -> Result<Op,
             Op::Worker(WorkerUpdate { worker, incarnation, capacity_tokens, meta, stamp })
         }
         STORED => Op::Stored(read_stored(reader, tables)?),
+        RESTATED => {
+            let at = reader.error();
+            let len = reader.count(1)?;
+            Op::Restated(Box::new(decode_slice(reader.take(len)?).map_err(|_| at)?))
+        }
         _ => return Err(reader.error()),
     })
 }

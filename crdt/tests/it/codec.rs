@@ -228,6 +228,16 @@ fn ops_that_do_not_belong_to_the_log_are_refused() {
     assert!(decode_ops(&raise(Rank::whole(later)), life(0)).is_err(), "a floor later than its op");
 }
 
+#[test]
+fn restated_state_round_trips_and_must_be_complete() {
+    let whole = Op::Restated(Box::new(Slice { next: None, ..golden_slice() }));
+    assert_eq!(decode_ops(&encode_ops([&whole]), life(0)), Ok(vec![whole.clone()]));
+    let segments = golden_slice().holders.iter().map(|holder| holder.segments.len()).sum::<usize>();
+    assert_eq!(whole.tips().count(), segments, "every chain it names is asked for");
+    let unfinished = Op::Restated(Box::new(golden_slice()));
+    assert!(decode_ops(&encode_ops([&unfinished]), life(0)).is_err(), "a slice that goes on elsewhere");
+}
+
 fn golden_ops() -> Vec<Op> {
     let (at, tip) = (stamp(1_764_000_000_000, 3, 0), Tip { path: PathId(0x0102_0304_0506_0708 << 64 | 9), depth: 77 });
     let (worker, keyspace, incarnation) = (worker(1), keyspace(1), incarnation(3));
@@ -340,6 +350,9 @@ fn golden_bytes_of_wire_version_1() {
     for (op, kind) in golden_ops().iter().zip(["joined", "touch", "floor", "worker", "removal", "stored", "left"]) {
         built.push((format!("op-{kind}"), encode_ops([op])));
     }
+    let restated = Op::Restated(Box::default());
+    built.push(("op-restated".to_owned(), encode_ops([&restated])));
+    assert_eq!(decode_ops(&unhex(golden["op-restated"]), life(0)), Ok(vec![restated]));
     built.push(("slice".to_owned(), encode_slice(&golden_slice())));
     built.push(("slice-empty".to_owned(), encode_slice(&Slice::default())));
     let cursors =

@@ -48,7 +48,8 @@ fn named(op: &Op) -> Option<(&WorkerId, &Incarnation)> {
         Op::Floor(raise) => Some((&raise.worker, &raise.incarnation)),
         Op::Worker(update) => Some((&update.worker, &update.incarnation)),
         Op::Stored(batch) => Some((&batch.worker, &batch.key.incarnation)),
-        Op::Joined { .. } | Op::Left => None,
+        // Histories hold no restated slices: whole slices are joined and judged in `slices`.
+        Op::Joined { .. } | Op::Left | Op::Restated(_) => None,
     }
 }
 

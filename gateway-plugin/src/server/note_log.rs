@@ -111,6 +111,10 @@ fn line(note: &Note) -> Option<(Level, String)> {
         Note::DigestMismatch { peer } => {
             (Level::Error, format!("life {peer} saw the same ops and has another digest: repairing, please report"))
         }
+        Note::Restated { lives } => (
+            Level::Warn,
+            format!("ops of {lives} gateways were lost with them; published what was left of their effects"),
+        ),
         Note::Founded => (Level::Info, "no other gateway in sight: founding the mesh".to_owned()),
         Note::Clean => (Level::Info, "the replica is clean".to_owned()),
         Note::Dirty => (Level::Debug, "the replica is dirty: catching up".to_owned()),

@@ -117,8 +117,8 @@ impl Node {
     /// A retained op is let go, and with it the chain it kept.
     pub(super) fn forget(&mut self, retained: &Retained) {
         self.log_bytes -= retained.bytes;
-        if let Some(place) = retained.place {
-            self.replica.release(place);
+        for place in &retained.places {
+            self.replica.release(*place);
         }
     }
 

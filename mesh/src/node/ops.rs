@@ -27,21 +27,18 @@ impl Node {
         let life = self.life;
         let head = self.vector.head(life);
         let (hash, bytes) = step(head.hash, &op);
-        let place = self.chain_of(&op);
+        let places = self.chains_of(&op);
         let applied = self.replica.apply(life, &op);
         assert!(applied.is_ok(), "an own op names a chain that is stored");
-        self.advance(life, head, hash, Retained { op: Arc::new(op), before: head.hash, place, bytes, at: self.now });
+        self.advance(life, head, hash, Retained { op: Arc::new(op), before: head.hash, places, bytes, at: self.now });
         if self.push_at.is_none() {
             self.push_at = Some(self.now.plus_ms(PUSH_DELAY_MS));
         }
     }
 
-    /// Keeps the chain an op names, if it names one that is stored.
-    fn chain_of(&mut self, op: &Op) -> Option<Place> {
-        match op {
-            Op::Touch(touch) => self.replica.retain(touch.tip),
-            Op::Joined { .. } | Op::Left | Op::Floor(_) | Op::Worker(_) | Op::Stored(_) => None,
-        }
+    /// Keeps the chains an op names, as far as they are stored.
+    fn chains_of(&mut self, op: &Op) -> Vec<Place> {
+        op.tips().filter_map(|tip| self.replica.retain(tip)).collect()
     }
 
     /// Counts an applied op and retains it.
@@ -85,20 +82,20 @@ impl Node {
         let retained = self.logs.get(&life).and_then(|log| log.from(first))?;
         let count = usize::try_from(last - first + 1).unwrap_or(usize::MAX);
         let mut spent = 0;
-        let ops: Vec<(Arc<Op>, u64, Option<Place>, usize)> = retained
+        let ops: Vec<(Arc<Op>, u64, Vec<Place>, usize)> = retained
             .take(count)
             .take_while(|op| {
                 spent += op.bytes;
                 spent - op.bytes < bytes_max
             })
-            .map(|op| (Arc::clone(&op.op), op.before, op.place, op.bytes))
+            .map(|op| (Arc::clone(&op.op), op.before, op.places.clone(), op.bytes))
             .collect();
         let mut batch = Batch::new(first);
-        for (op, before, place, bytes) in ops {
+        for (op, before, places, bytes) in ops {
             if batch.ops.is_empty() {
                 batch.before = before;
             }
-            if let Some(place) = place {
+            for place in places {
                 self.add_content(to, place, class, &mut batch.chains, &mut batch.chain_bytes);
             }
             batch.ops.push(op);
@@ -255,21 +252,22 @@ impl Node {
             if hash != held.hash || !first_is_join {
                 return self.fork(sender.unwrap_or(life), life);
             }
-            if held.op.stamp().is_some_and(|stamp| self.is_future(stamp)) {
+            if held.op.latest().is_some_and(|stamp| self.is_future(stamp)) {
                 self.log_mut(life).ahead = true;
                 return;
             }
             // Kept before it is applied: an op that changes nothing here may still have to be handed on with its chain.
-            let place = self.chain_of(&held.op);
+            let places = self.chains_of(&held.op);
             if let Err(ApplyError::Unresolved(tip)) = self.replica.apply(life, &held.op) {
+                places.into_iter().for_each(|place| self.replica.release(place));
                 return self.unresolved(life, tip, sender);
             }
             let _ = self.log_mut(life).unhold(head.seq + 1);
+            self.hlc = self.hlc.max(held.op.latest().map_or(self.hlc, |stamp| stamp.hlc));
             if let Some(stamp) = held.op.stamp() {
-                self.hlc = self.hlc.max(stamp.hlc);
                 self.note(Note::Applied { delay_ms: self.wall.0.saturating_sub(stamp.hlc.ms()) });
             }
-            self.advance(life, head, hash, Retained { op: held.op, before: head.hash, place, bytes, at: self.now });
+            self.advance(life, head, hash, Retained { op: held.op, before: head.hash, places, bytes, at: self.now });
             if self.targets.contains_key(&life) {
                 self.target_progress = self.now;
                 self.meet_targets();

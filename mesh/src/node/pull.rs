@@ -8,7 +8,6 @@ use covey_crdt::chain::Tip;
 use covey_crdt::codec::decode_chains;
 use covey_crdt::hash::PathId;
 use covey_crdt::id::LifeId;
-use covey_crdt::op::Op;
 use serde_bytes::ByteBuf;
 
 use super::Node;
@@ -139,12 +138,15 @@ impl Node {
         for (life, again, too_long) in waiting {
             let next = self.vector.head(life).seq + 1;
             let held = self.logs.get(&life).and_then(|log| log.holds(next)).map(|held| std::sync::Arc::clone(&held.op));
-            let Some(Op::Touch(touch)) = held.as_deref() else {
+            let chains = self.replica.chains();
+            let tip = held.as_deref().and_then(|op| op.tips().find(|tip| chains.resolve(*tip).is_none()));
+            let Some(tip) = tip else {
                 self.log_mut(life).unresolved = None;
+                self.drain(life, None);
                 continue;
             };
             if again {
-                self.want(life, touch.tip, None);
+                self.want(life, tip, None);
             }
             if too_long && self.session.is_none() {
                 let donors = self.donors(|peer| peer.seq(life) >= next);

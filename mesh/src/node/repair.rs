@@ -6,21 +6,28 @@
 //!
 //! Not here: when to look at timeouts (`house`). Only whole-state sessions for now; bucketed ones are a later step.
 
+use std::collections::BTreeSet;
+
 use covey_crdt::codec::{decode_cursor, decode_slice, encode_cursor, encode_slice};
 use covey_crdt::id::LifeId;
+use covey_crdt::op::Op;
 use covey_crdt::slice::{Cursor, Slice};
+use covey_crdt::stamp::Floor;
 use rand_chacha::rand_core::Rng;
 use serde_bytes::ByteBuf;
 
 use super::Node;
 use crate::limits::{ALONE_MS, FOUND_MS, REFUSED_MS, RETRY_MS, SESSION_MS, STUCK_MS};
-use crate::note::{AbortWhy, Note, RepairWhy};
+use crate::note::{AbortWhy, ClockState, Note, RepairWhy};
 use crate::output::{Class, Rebirth};
 use crate::peer::Peer;
 use crate::session::Session;
 use crate::status::Phase;
 use crate::vector::{Head, read_rows, read_seqs, write_seqs};
 use crate::wire::{Message, SliceAsk, SliceRefused, SliceReply};
+
+/// Bytes of state in one restating op.
+const RESTATE_BYTES: usize = 8 * 1024;
 
 /// A donor that failed is not asked again for this long, in milliseconds.
 const SHUN_MS: u64 = 1_000;
@@ -273,19 +280,36 @@ impl Node {
         self.act_on_waiting();
     }
 
-    /// A replica that stays dirty without getting on takes a new life and bootstraps (P6), if there is somebody to
-    /// bootstrap from. Waiting for the own slow clock is no reason: a new life would wait as well.
+    /// A replica that stays dirty without getting on holds effects of ops that died with their writers (P6). It says
+    /// them again as ops of its own, and is clean: nothing is lost, and nobody has to agree. Waiting for the own slow
+    /// clock is no reason, and while the clock is ahead nothing is published.
     pub(super) fn watch_stuck(&mut self) {
-        if self.phase() != Phase::Dirty || self.session.is_some() {
+        let waits = self.phase() != Phase::Dirty || self.session.is_some() || self.clock == ClockState::Ahead;
+        if waits || self.left || self.now.since_ms(self.target_progress) < STUCK_MS {
             return;
         }
-        if self.now.since_ms(self.target_progress) < STUCK_MS {
-            return;
+        if !self.targets.keys().any(|life| self.logs.get(life).is_some_and(|log| log.ahead)) {
+            self.restate();
         }
-        let slow = self.targets.keys().any(|life| self.logs.get(life).is_some_and(|log| log.ahead));
-        let helped = self.peers.values().any(|peer| peer.admitted && peer.phase == Some(Phase::Clean));
-        if helped && !slow {
-            self.reborn(Rebirth::Stuck);
+    }
+
+    fn restate(&mut self) {
+        let lost: BTreeSet<LifeId> = self.targets.keys().copied().collect();
+        let mut cursor = Some(Cursor::Start);
+        let mut slices = Vec::new();
+        while let Some(from) = cursor {
+            let mut slice = self.replica.piece(&from, RESTATE_BYTES, &|_| true).slice;
+            cursor = slice.next.take();
+            for holder in &mut slice.holders {
+                holder.segments.retain(|(stamp, _)| lost.contains(&stamp.life));
+            }
+            slice.holders.retain(|holder| !holder.segments.is_empty() || holder.floor > Floor::LOWEST);
+            slices.push(slice);
         }
+        self.note(Note::Restated { lives: u32::try_from(lost.len()).unwrap_or(u32::MAX) });
+        for slice in slices {
+            self.publish(Op::Restated(Box::new(slice)));
+        }
+        self.targets.clear();
     }
 }

@@ -368,7 +368,6 @@ impl World {
 const fn rebirth_mark(why: covey_mesh::output::Rebirth) -> &'static str {
     match why {
         covey_mesh::output::Rebirth::ClockStepped => "reborn-clock",
-        covey_mesh::output::Rebirth::Stuck => "reborn-stuck",
         covey_mesh::output::Rebirth::Forked => "reborn-forked",
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn covey_sim(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_covey-sim"));
@@ -71,5 +72,16 @@ fn a_worker_ends_with_the_process_that_started_it() {
     BufReader::new(worker.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with(covey_sim::worker::READY), "{line}");
     drop(worker.stdin.take());
-    assert!(worker.wait().unwrap().success());
+    let patience = Instant::now() + Duration::from_secs(10);
+    let status = loop {
+        if let Some(status) = worker.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > patience {
+            worker.kill().unwrap();
+            panic!("it outlives who started it");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(status.success());
 }
