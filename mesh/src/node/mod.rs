@@ -236,6 +236,11 @@ impl Node {
         Some((from..).zip(retained.map(|retained| &*retained.op)))
     }
 
+    /// Every log, and the number of the oldest op retained of it.
+    pub fn logs(&self) -> impl Iterator<Item = (LifeId, u64)> + '_ {
+        self.logs.iter().map(|(life, log)| (*life, log.first()))
+    }
+
     /// Where the local clock stands.
     #[must_use]
     pub const fn clock(&self) -> ClockState {

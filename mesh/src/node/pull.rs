@@ -11,7 +11,9 @@ use covey_crdt::id::LifeId;
 use serde_bytes::ByteBuf;
 
 use super::Node;
-use crate::limits::{HELD_OPS_PER_LOG_MAX, PULL_BYTES_MAX, PULL_GRACE_MS, PULL_LOGS_MAX, RETRY_MS, UNRESOLVED_MS, WANT_TIPS_MAX};
+use crate::limits::{
+    HELD_OPS_PER_LOG_MAX, PULL_BYTES_MAX, PULL_GRACE_MS, PULL_LOGS_MAX, RETRY_MS, UNRESOLVED_MS, WANT_TIPS_MAX,
+};
 use crate::note::{Note, RepairWhy};
 use crate::output::Class;
 use crate::wire::{Message, Pull, Row, Trimmed, Want, rows};
