@@ -185,7 +185,7 @@ impl Node {
     }
 
     /// Whether somebody counts more of this life's log than it wrote, or other ops.
-    fn is_forked(&self, rows: &[(LifeId, Head)]) -> bool {
+    pub(super) fn is_forked(&self, rows: &[(LifeId, Head)]) -> bool {
         let own = self.vector.head(self.life);
         rows.iter().any(|(life, head)| {
             let other = |hash: u64| head.hash != hash;

@@ -13,6 +13,8 @@ mod ops;
 mod pull;
 mod repair;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
