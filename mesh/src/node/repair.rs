@@ -109,7 +109,7 @@ impl Node {
         let reply = SliceReply {
             session: ask.session,
             nth: ask.nth,
-            vector: ByteBuf::from(if ask.nth == 0 { self.vector.rows_since(0) } else { Vec::new() }),
+            vector: ByteBuf::from(if ask.nth == 0 { self.vector.rows() } else { Vec::new() }),
             target: ByteBuf::from(target),
             slice: ByteBuf::from(encode_slice(&piece.slice)),
         };
