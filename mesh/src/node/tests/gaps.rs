@@ -103,10 +103,15 @@ fn a_fork_whose_branches_have_different_lengths_does_not_keep_the_mesh_apart() {
 }
 
 fn hashes_sent(net: &Net) -> usize {
-    let chains = |message: &Message| match message {
-        Message::Ops(ops) => decode_chains(&ops.chains).expect("chains"),
-        Message::Content(content) => decode_chains(&content.chains).expect("chains"),
-        _ => Vec::new(),
+    let chains = |message: &Message| {
+        let bytes = if let Message::Ops(ops) = message {
+            Some(&ops.chains)
+        } else if let Message::Content(content) = message {
+            Some(&content.chains)
+        } else {
+            None
+        };
+        bytes.map_or_else(Vec::new, |bytes| decode_chains(bytes).expect("chains"))
     };
     net.sent.iter().flat_map(|(_, _, message)| chains(message)).map(|piece| piece.hashes.len()).sum()
 }
