@@ -13,6 +13,8 @@ mod ops;
 mod pull;
 mod repair;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -171,6 +173,9 @@ impl Node {
             return;
         }
         self.set_clocks(now, wall);
+        if self.over {
+            return;
+        }
         match input {
             Input::Local(local) => self.on_local(local),
             Input::Received { from, bytes } => self.on_received(from, &bytes),
@@ -231,6 +236,11 @@ impl Node {
     pub fn retained(&self, life: LifeId, from: u64) -> Option<impl Iterator<Item = (u64, &Op)>> {
         let retained = self.logs.get(&life)?.from(from)?;
         Some((from..).zip(retained.map(|retained| &*retained.op)))
+    }
+
+    /// Every log, and the number of the oldest op retained of it.
+    pub fn logs(&self) -> impl Iterator<Item = (LifeId, u64)> + '_ {
+        self.logs.iter().map(|(life, log)| (*life, log.first()))
     }
 
     /// Where the local clock stands.
