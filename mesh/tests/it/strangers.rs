@@ -46,7 +46,7 @@ fn linked_pair() -> (Gateway, Gateway, Vec<Vec<u8>>) {
 /// What a replica holds, and how many ops made it.
 fn state(of: &Gateway) -> (Option<String>, String, u64, u64) {
     let status = of.mesh.status();
-    (status.digest, status.vector, status.workers, status.lives)
+    (status.digest.clone(), status.vector.clone(), status.workers, status.lives)
 }
 
 fn relay_and_copy(relay: &UdpSocket, target: SocketAddr, copies: &mpsc::Sender<Vec<u8>>) {
