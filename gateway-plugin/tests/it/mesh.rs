@@ -147,9 +147,12 @@ async fn a_second_gateway_of_the_same_name_is_refused_and_neither_founds_nor_bec
     never_ready(&two).await;
     assert_eq!(readyz(&one).await.0, 200, "the first one is not disturbed");
     assert_eq!(verdict(&one).0, Some(0));
+    let holder = verdict(&one).1["status"]["life"].as_str().expect("a life").to_owned();
     two.signal("TERM");
     one.signal("TERM");
-    for (code, log) in [two.finish(), one.finish()] {
+    let logs = [two.finish(), one.finish()];
+    assert!(refusals(&logs[0].1, "--mesh-name")[0].contains(&format!("live gateway {holder}")), "{}", logs[0].1);
+    for (code, log) in logs {
         assert_eq!(code, Some(0), "{log}");
         let lines = refusals(&log, "--mesh-name");
         assert_eq!(lines.len(), 1, "one line, naming the flag: {log}");
