@@ -103,10 +103,10 @@ fn a_fork_whose_branches_have_different_lengths_does_not_keep_the_mesh_apart() {
 }
 
 fn hashes_sent(net: &Net) -> usize {
-    let chains = |message: &Message| match message {
-        Message::Ops(ops) => decode_chains(&ops.chains).expect("chains"),
-        Message::Content(content) => decode_chains(&content.chains).expect("chains"),
-        _ => Vec::new(),
+    let chains = |message: &Message| {
+        let ops = if let Message::Ops(ops) = message { Some(&ops.chains) } else { None };
+        let content = if let Message::Content(content) = message { Some(&content.chains) } else { None };
+        ops.or(content).map_or_else(Vec::new, |chains| decode_chains(chains).expect("chains"))
     };
     net.sent.iter().flat_map(|(_, _, message)| chains(message)).map(|piece| piece.hashes.len()).sum()
 }
