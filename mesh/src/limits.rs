@@ -34,7 +34,8 @@ pub const SLICE_BYTES: usize = 96 * 1024;
 pub const UNRESOLVED_MS: u64 = 1_000;
 /// A repair session without progress is given up after this long (and at least eight round trips), in milliseconds.
 pub const SESSION_MS: u64 = 3_000;
-/// A replica that stays dirty without progress for this long takes a new life (P6), in milliseconds.
+/// A replica that stays dirty without progress for this long says what it holds of lost ops again, as ops of its own (P6),
+/// in milliseconds.
 pub const STUCK_MS: u64 = 5_000;
 /// When every reachable peer has been joining for this long, the smallest life founds (ruling R7), in milliseconds.
 pub const FOUND_MS: u64 = 1_000;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
@@ -32,9 +33,15 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .with_state(gateway)
 }
 
-async fn serve_metrics(State(gateway): State<Arc<Gateway>>) -> Response {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(CONTENT_TYPE, kind)], metrics::text(&gateway)).into_response()
+/// OpenMetrics for whoever asks for it, as Prometheus does; the older text format for everybody else.
+async fn serve_metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let text = metrics::text(&gateway);
+    if accepted.contains("application/openmetrics-text") {
+        ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    } else {
+        ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::classic(&text)).into_response()
+    }
 }
 
 async fn serve_mesh(State(gateway): State<Arc<Gateway>>) -> Response {

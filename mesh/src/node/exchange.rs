@@ -111,7 +111,17 @@ impl Node {
         self.peers.iter().find(|(other, peer)| same(other, peer)).map(|(other, _)| *other)
     }
 
-    fn refuse(&mut self, peer: LifeId, name: GatewayName, why: Refusal, phase: Phase) {
+    fn refuse(&mut self, peer: LifeId, name: GatewayName, mut why: Refusal, phase: Phase) {
+        // A newcomer that does not fit what is there must not found a second mesh beside it; of two newcomers with one
+        // name the larger life waits. Whoever was there first says no, a newcomer only notes it. Two others that share a
+        // name are no reason to wait.
+        let of_others = matches!(&why, Refusal::NameTaken { name, .. } if *name != self.config.name);
+        let yields = !self.joined && !of_others && (phase != Phase::Joining || peer < self.life);
+        if let Refusal::NameTaken { holder, .. } = &mut why
+            && yields
+        {
+            *holder = peer;
+        }
         let text = match &why {
             Refusal::Cluster { theirs } => {
                 format!("cluster is {:?} here, {theirs:?} there: set --mesh-cluster alike", self.config.cluster)
@@ -128,9 +138,7 @@ impl Node {
                 )
             }
         };
-        // A newcomer that does not fit what is there must not found a second mesh beside it; of two newcomers with one
-        // name the larger life waits. Whoever was there first says no, a newcomer only notes it.
-        if !self.joined && (phase != Phase::Joining || peer < self.life) {
+        if yields {
             self.on_refused(peer, text);
         } else {
             self.send(peer, Class::Control, &Message::Refused(Refused { why: text }));

@@ -104,14 +104,9 @@ fn a_fork_whose_branches_have_different_lengths_does_not_keep_the_mesh_apart() {
 
 fn hashes_sent(net: &Net) -> usize {
     let chains = |message: &Message| {
-        let bytes = if let Message::Ops(ops) = message {
-            Some(&ops.chains)
-        } else if let Message::Content(content) = message {
-            Some(&content.chains)
-        } else {
-            None
-        };
-        bytes.map_or_else(Vec::new, |bytes| decode_chains(bytes).expect("chains"))
+        let ops = if let Message::Ops(ops) = message { Some(&ops.chains) } else { None };
+        let content = if let Message::Content(content) = message { Some(&content.chains) } else { None };
+        ops.or(content).map_or_else(Vec::new, |chains| decode_chains(chains).expect("chains"))
     };
     net.sent.iter().flat_map(|(_, _, message)| chains(message)).map(|piece| piece.hashes.len()).sum()
 }
