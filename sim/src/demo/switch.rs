@@ -126,17 +126,17 @@ mod tests {
     async fn peers_see_faces_answers_find_back_and_a_cut_takes_both_ways() {
         let mut homes = Vec::new();
         for _ in 0..3 {
-            homes.push(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
+            homes.push(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port"));
         }
-        let addresses = homes.iter().map(|home| home.local_addr().unwrap()).collect();
-        let switch = Switch::start(addresses).await.unwrap();
-        homes[0].send_to(b"there", switch.face(1)).await.unwrap();
+        let addresses = homes.iter().map(|home| home.local_addr().expect("bound")).collect();
+        let switch = Switch::start(addresses).await.expect("free ports");
+        homes[0].send_to(b"there", switch.face(1)).await.expect("sent");
         assert_eq!(heard(&homes[1]).await, (b"there".to_vec(), switch.face(0)));
-        homes[1].send_to(b"back", switch.face(0)).await.unwrap();
+        homes[1].send_to(b"back", switch.face(0)).await.expect("sent");
         assert_eq!(heard(&homes[0]).await, (b"back".to_vec(), switch.face(1)));
         switch.cut(1);
-        homes[0].send_to(b"lost", switch.face(1)).await.unwrap();
-        homes[1].send_to(b"lost", switch.face(2)).await.unwrap();
+        homes[0].send_to(b"lost", switch.face(1)).await.expect("sent");
+        homes[1].send_to(b"lost", switch.face(2)).await.expect("sent");
         timeout(SOON, async {
             while switch.counts() != (2, 2) {
                 sleep(AFTER_ERROR).await;
@@ -144,12 +144,12 @@ mod tests {
         })
         .await
         .expect("both ways are cut");
-        homes[0].send_to(b"others", switch.face(2)).await.unwrap();
+        homes[0].send_to(b"others", switch.face(2)).await.expect("sent");
         assert_eq!(heard(&homes[2]).await, (b"others".to_vec(), switch.face(0)));
-        let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        stranger.send_to(b"strange", switch.face(1)).await.unwrap();
+        let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        stranger.send_to(b"strange", switch.face(1)).await.expect("sent");
         switch.heal();
-        homes[2].send_to(b"healed", switch.face(1)).await.unwrap();
+        homes[2].send_to(b"healed", switch.face(1)).await.expect("sent");
         assert_eq!(heard(&homes[1]).await, (b"healed".to_vec(), switch.face(2)));
     }
 }

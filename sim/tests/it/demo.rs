@@ -67,7 +67,7 @@ fn a_gateway_whose_network_is_cut_keeps_answering_and_agrees_again_soon_after() 
     let Some(covey) = covey() else { return };
     let files = tempfile::tempdir().unwrap();
     // Longer than a silent connection lives, so that gateways have to find each other again.
-    let flags = ["--arms", "mesh", "--chaos", "cut", "--cut-s", "10", "--sessions", "12", "--think-ms", "2500"];
+    let flags = ["--arms", "mesh", "--chaos", "cut", "--cut-s", "10", "--think-ms", "1500"];
     let (_, said, json) = demo(&covey, &files.path().join("demo.json"), &flags);
     let (mesh, chaos) = (&json["arms"][0], &json["chaos"]);
     assert_eq!((mesh["errors"].as_u64(), mesh["clean"].as_bool()), (Some(0), Some(true)), "{said}");
