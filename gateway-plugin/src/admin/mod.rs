@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
@@ -48,9 +48,15 @@ fn breaking(hooks: &TestHooks, breakage: Breakage) -> axum::routing::MethodRoute
     })
 }
 
-async fn serve_metrics(State(gateway): State<Arc<Gateway>>) -> Response {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(CONTENT_TYPE, kind)], metrics::text(&gateway)).into_response()
+/// OpenMetrics for whoever asks for it, as Prometheus does; the older text format for everybody else.
+async fn serve_metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let text = metrics::text(&gateway);
+    if accepted.contains("application/openmetrics-text") {
+        ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    } else {
+        ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::classic(&text)).into_response()
+    }
 }
 
 async fn serve_mesh(State(gateway): State<Arc<Gateway>>) -> Response {
