@@ -72,7 +72,7 @@ fn silent_dials_after_a_loss(plan: &mut Plan, link_ms: u64, end_ms: u64) -> Vec<
         }
         for (_, patience) in plan.due(at(ms)).dials {
             began.push(ms);
-            ends = Some(ms + u64::try_from(patience.as_millis()).unwrap());
+            ends = Some(ms + u64::try_from(patience.as_millis()).expect("seconds"));
         }
     }
     began
