@@ -93,6 +93,11 @@ pub struct GatewayArgs {
     /// How log lines look.
     #[arg(long, env = "COVEY_LOG_FORMAT", help_heading = "Logging", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormatArg,
+
+    /// Lets whoever reaches the admin port break the mesh thread (POST /test/mesh/panic, /test/mesh/stall). For tests
+    /// alone, therefore not an environment variable and not in the help; wants --admin-listen on loopback.
+    #[arg(long, hide = true)]
+    pub test_hooks: bool,
 }
 
 /// Flags of the mesh; read only with `--mesh on`.
