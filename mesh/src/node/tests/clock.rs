@@ -92,3 +92,16 @@ fn an_op_from_the_future_waits_uncounted_and_is_not_pulled_again_rule_b() {
     net.run(5_000);
     assert_eq!(net.seq(1, 0), before + 1);
 }
+
+#[test]
+fn what_follows_an_op_is_stamped_later_than_it_although_the_own_clock_is_slower() {
+    let mut net = Net::mesh(&["a", "b"]);
+    net.offsets_ms[0] = 200;
+    net.probe(0, "t");
+    net.place(0, &[1]);
+    net.run(10);
+    net.place(1, &[2]);
+    let placed = net.nodes[1].replica().holders().map(|(_, _, placed)| placed).next().expect("a holder");
+    let stamps: Vec<_> = placed.segments(None).map(|(stamp, _)| stamp.life).collect();
+    assert_eq!(stamps, [net.life(0), net.life(1)], "the effect is the more recent of the two");
+}
