@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use covey_crdt::id::{LifeId, WorkerId};
 use covey_mesh::input::Load;
+use covey_mesh::limits::EPS_MS;
 use covey_mesh::node::Node;
 use covey_mesh::note::ClockState;
 use covey_mesh::status::Phase;
@@ -35,6 +36,7 @@ impl World {
     /// Looks at states block by block: of nodes with equal vectors and digests at one while faults last, at all in the
     /// end. Digests are checked against recomputed ones everywhere, so an unequal state cannot hide behind an equal one.
     pub(super) fn check_states(&mut self, all: bool) {
+        self.check_future();
         let live = self.slots.iter().filter_map(|slot| Some((slot.name.to_string(), slot.node.as_ref()?)));
         let mut seen = BTreeSet::new();
         let mut views: Vec<View> = Vec::new();
@@ -49,6 +51,25 @@ impl World {
             }
         }
         self.outcome.violations.extend(invariants::check(&views, &self.oracle));
+    }
+
+    /// Rules (b) and (c): nothing from beyond the local clock's tolerance is in a node's state, whichever way it came.
+    fn check_future(&mut self) {
+        for nth in 0..self.slots.len() {
+            let limit = self.wall(nth).0 + EPS_MS + 10;
+            let slot = &self.slots[nth];
+            for (worker, _, placed) in slot.node.iter().flat_map(|node| node.replica().holders()) {
+                let newest = placed.segments(None).last().map_or(placed.floor().stamp, |(stamp, _)| stamp);
+                if newest.hlc.ms() > limit {
+                    let what = format!(
+                        "{} covers {worker} at {} ms, its own clock allows {limit}",
+                        slot.name,
+                        newest.hlc.ms()
+                    );
+                    self.outcome.violations.push(Violation::new("rules b and c", what));
+                }
+            }
+        }
     }
 
     /// I5: a token that an engine had before never comes back; so an incarnation's counter cannot outrun its token (P12).

@@ -157,3 +157,23 @@ fn content_lost_on_the_way_is_asked_for_at_once_without_a_session_r10() {
         0
     );
 }
+
+#[test]
+fn a_run_whose_number_is_used_again_is_sent_again_r10() {
+    let mut net = Net::mesh(&["a", "b"]);
+    net.nodes[0].set_knobs(crate::limits::Knobs { log_bytes: 1, ..crate::limits::Knobs::default() });
+    net.probe(0, "t");
+    net.place(0, &[1, 2, 3]);
+    net.run(50);
+    let runs = net.nodes[0].replica().chains().runs();
+    net.input(0, Input::Local(Local::Reset { worker: worker() }));
+    net.run(300);
+    assert_eq!((runs, net.nodes[0].replica().chains().runs()), (1, 0), "nothing refers to the chain any more");
+    net.sent.clear();
+    net.place(0, &[7, 8, 9]);
+    net.run(50);
+    assert_eq!(net.nodes[0].replica().chains().runs(), 1);
+    assert_eq!(hashes_sent(&net), 3);
+    assert_eq!(net.noted(1, |note| *note == Note::Wanted), 0, "nobody had to ask");
+    assert!(net.is_equal(0, 1));
+}

@@ -7,6 +7,7 @@ mod clock;
 mod dirty;
 mod fuzz;
 mod gaps;
+mod house;
 mod join;
 mod names;
 mod strangers;
