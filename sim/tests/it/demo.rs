@@ -24,7 +24,12 @@ fn covey() -> Option<std::path::PathBuf> {
 
 fn demo(covey: &Path, json: &Path, more: &[&str]) -> (Option<i32>, String, Value) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_covey-sim"));
-    command.args(["demo", "--gateways", "3", "--workers", "4", "--live", "6", "--sessions", "6", "--think-ms", "50"]);
+    command.args(["demo", "--gateways", "3", "--workers", "4", "--live", "6"]);
+    for (flag, value) in [("--sessions", "6"), ("--think-ms", "50")] {
+        if !more.contains(&flag) {
+            command.args([flag, value]);
+        }
+    }
     // Fast engines: seconds, not minutes. Speeds change times, not what is cached where.
     command.args(["--decode-step-ms", "1", "--prefill-tokens-per-s", "200000"]);
     command.arg("--covey").arg(covey).arg("--json").arg(json).args(more).stdin(Stdio::null());
