@@ -24,6 +24,8 @@ pub const KEYSPACES_PER_WORKER_MAX: usize = 64;
 pub const BLOCK_UNITS_MAX: u32 = 65_536;
 /// Lives whose logs a replica keeps a vector entry for; the joiner after that is refused, by name.
 pub const LIVES_MAX: usize = 256;
+/// Bytes of one op: a frame holds at least one, with the content of its chain.
+pub const OP_BYTES_MAX: usize = 64 * 1024;
 
 const _: () = assert!(RUN_BLOCKS_MAX.is_multiple_of(ANCHOR_BLOCKS));
 const _: () = assert!(CHAIN_BLOCKS_MAX.is_multiple_of(RUN_BLOCKS_MAX));

@@ -94,10 +94,16 @@ pub struct Piece {
 }
 
 /// Bytes a row takes, roughly; slices are cut by the sum.
-const LIFE_BYTES: usize = 64;
-const WORKER_BYTES: usize = 128;
+const LIFE_BYTES: usize = 24;
+const WORKER_BYTES: usize = 64;
 const HOLDER_BYTES: usize = 96;
 const SEGMENT_BYTES: usize = 32;
+
+/// Names may be long: what they take counts, or a slice of long ones would not fit its frame.
+fn worker_bytes(id: &WorkerId, record: &WorkerRecord) -> usize {
+    let labels = record.meta.iter().flat_map(|meta| &meta.labels).map(|label| 4 + label.len()).sum::<usize>();
+    WORKER_BYTES + id.name().len() + record.incarnation.token.as_str().len() + labels
+}
 
 struct Walk<'a> {
     replica: &'a Replica,
@@ -125,7 +131,7 @@ impl Walk<'_> {
         let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         for (life, record) in self.replica.lives().range((from, std::ops::Bound::Unbounded)) {
             self.piece.slice.lives.push((*life, record.clone()));
-            self.spend(LIFE_BYTES);
+            self.spend(LIFE_BYTES + record.name.as_str().len());
             if self.pause(Cursor::Life(*life)) {
                 return true;
             }
@@ -136,7 +142,7 @@ impl Walk<'_> {
     fn workers(&mut self, after: Option<&WorkerId>) {
         for (id, record) in self.replica.workers_after(after) {
             self.piece.slice.workers.push((id.clone(), record.clone()));
-            self.spend(WORKER_BYTES);
+            self.spend(worker_bytes(id, record));
             if self.holders(id, record, None) || self.pause(Cursor::Worker(Some(id.clone()))) {
                 return;
             }
@@ -175,7 +181,7 @@ impl Walk<'_> {
         placed: &crate::placed::Placed,
         after: Option<Stamp>,
     ) -> bool {
-        self.spend(HOLDER_BYTES);
+        self.spend(HOLDER_BYTES + key.0.model.as_str().len());
         let nth = self.piece.slice.holders.len();
         self.piece.slice.holders.push(HolderSlice {
             worker: worker.clone(),

@@ -2,7 +2,7 @@
 //!
 //! Not here: bounds of replicated state (`covey_crdt::limits`). Upholds I9.
 
-use covey_crdt::limits::{LIVES_MAX, RUN_BLOCKS_MAX};
+use covey_crdt::limits::{LIVES_MAX, OP_BYTES_MAX, RUN_BLOCKS_MAX};
 
 /// Wire version; peers of another major line do not get a connection, of a newer minor one are named and counted.
 pub const WIRE_VERSION: u16 = 1;
@@ -34,7 +34,8 @@ pub const SLICE_BYTES: usize = 96 * 1024;
 pub const UNRESOLVED_MS: u64 = 1_000;
 /// A repair session without progress is given up after this long (and at least eight round trips), in milliseconds.
 pub const SESSION_MS: u64 = 3_000;
-/// A replica that stays dirty without progress for this long takes a new life (P6), in milliseconds.
+/// A replica that stays dirty without progress for this long says what it holds of lost ops again, as ops of its own (P6),
+/// in milliseconds.
 pub const STUCK_MS: u64 = 5_000;
 /// When every reachable peer has been joining for this long, the smallest life founds (ruling R7), in milliseconds.
 pub const FOUND_MS: u64 = 1_000;
@@ -99,7 +100,10 @@ impl Default for Knobs {
     }
 }
 
-const _: () = assert!(FRAME_BYTES_GOAL + 24 + 8 * (RUN_BLOCKS_MAX as usize) < FRAME_BYTES_MAX);
+/// The largest sequence number a frame may name: no log gets there, and sums with it cannot overflow.
+pub const SEQ_MAX: u64 = u64::MAX >> 1;
+
+const _: () = assert!(FRAME_BYTES_GOAL + 24 + 8 * (RUN_BLOCKS_MAX as usize) + OP_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(LIVES_MAX * 32 < FRAME_BYTES_GOAL);
 const _: () = assert!(2 * SLICE_BYTES < FRAME_BYTES_MAX);
 const _: () = assert!(NAME_SILENT_MS > 2 * EXCHANGE_MS);

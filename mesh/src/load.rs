@@ -9,7 +9,7 @@ use covey_crdt::id::WorkerId;
 use covey_crdt::limits::WORKERS_MAX;
 
 use crate::input::Load;
-use crate::wire::LoadEntry;
+use crate::wire::{LoadEntry, Loads};
 
 /// This gateway's own registers.
 #[derive(Clone, Debug, Default)]
@@ -35,17 +35,32 @@ impl OwnLoads {
         self.version
     }
 
-    /// Registers that changed after version `since`.
-    pub(crate) fn since(&self, since: u64) -> Vec<LoadEntry> {
-        let changed = self.entries.iter().filter(|(_, (_, version))| *version > since);
-        changed
-            .map(|(worker, (load, _))| LoadEntry {
-                worker: worker.name().to_owned(),
-                rank: worker.rank(),
-                requests: load.requests,
-                queued_tokens: load.queued_tokens,
-            })
-            .collect()
+    /// Registers that changed after version `since`, as frames of at most `entries_max`. Each frame says which versions it
+    /// spans, so that the loss of one shows whatever becomes of the others.
+    pub(crate) fn frames(&self, since: u64, entries_max: usize) -> Vec<Loads> {
+        let mut changed: Vec<(u64, LoadEntry)> = self
+            .entries
+            .iter()
+            .filter(|(_, (_, version))| *version > since)
+            .map(|(worker, (load, version))| (*version, entry(worker, *load)))
+            .collect();
+        changed.sort_unstable_by_key(|(version, _)| *version);
+        let mut from = since;
+        let frames = changed.chunks(entries_max).map(|chunk| {
+            let version = chunk.last().map_or(from, |(version, _)| *version);
+            let entries = chunk.iter().map(|(_, entry)| entry.clone()).collect();
+            Loads { version, since: std::mem::replace(&mut from, version), entries }
+        });
+        frames.collect()
+    }
+}
+
+fn entry(worker: &WorkerId, load: Load) -> LoadEntry {
+    LoadEntry {
+        worker: worker.name().to_owned(),
+        rank: worker.rank(),
+        requests: load.requests,
+        queued_tokens: load.queued_tokens,
     }
 }
 
@@ -96,17 +111,36 @@ mod tests {
     }
 
     #[test]
+    fn losing_one_of_several_frames_of_one_turn_is_noticed() {
+        let (mut own, mut peer) = (OwnLoads::default(), PeerLoads::default());
+        for rank in 0..5 {
+            let worker = WorkerId::new("w", rank).expect("a name");
+            assert!(own.set(worker, Load { requests: 1, queued_tokens: 0 }));
+        }
+        let frames = own.frames(0, 2);
+        assert_eq!(frames.len(), 3);
+        let mut take = |frame: &Loads| peer.take(frame.version, frame.since, &frame.entries).len();
+        assert_eq!((take(&frames[0]), take(&frames[2])), (2, 1));
+        assert_eq!(peer.known, 2, "the second frame is missing");
+        let again = own.frames(peer.known, 2);
+        for frame in &again {
+            let _ = peer.take(frame.version, frame.since, &frame.entries);
+        }
+        assert_eq!((peer.known, peer.all().count()), (own.version(), 5));
+    }
+
+    #[test]
     fn a_late_frame_does_not_undo_a_newer_one_and_a_lost_one_is_noticed() {
         let (mut own, mut peer) = (OwnLoads::default(), PeerLoads::default());
         let load = |requests| Load { requests, queued_tokens: 0 };
         assert!(own.set(worker(), load(1)));
-        let first = (own.version(), own.since(0));
+        let first = own.frames(0, 9).remove(0);
         assert!(own.set(worker(), load(2)));
-        let second = (own.version(), own.since(first.0));
-        assert_eq!(peer.take(second.0, first.0, &second.1), [(worker(), load(2))]);
+        let second = own.frames(first.version, 9).remove(0);
+        assert_eq!(peer.take(second.version, second.since, &second.entries), [(worker(), load(2))]);
         assert_eq!(peer.known, 0, "the first frame is still missing");
-        assert!(peer.take(first.0, 0, &first.1).is_empty());
-        assert_eq!(peer.known, first.0);
+        assert!(peer.take(first.version, first.since, &first.entries).is_empty());
+        assert_eq!(peer.known, first.version);
         assert!(!own.set(worker(), load(2)));
     }
 }

@@ -81,6 +81,10 @@ impl Log {
         self.retained.pop_front()
     }
 
+    pub(crate) const fn first(&self) -> u64 {
+        self.first
+    }
+
     pub(crate) fn oldest(&self) -> Option<MonoTime> {
         self.retained.front().map(|retained| retained.at)
     }

@@ -181,7 +181,7 @@ pub enum RepairWhy {
     Bootstrap,
     /// No log reaches back far enough.
     Trimmed,
-    /// Digests differ at equal clean vectors.
+    /// Digests differ at equal clean vectors, or a gone life's log has two branches.
     Mismatch,
     /// An op could not be resolved for 1 s.
     Unresolved,

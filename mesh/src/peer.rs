@@ -61,6 +61,11 @@ impl Peer {
         self.linked && self.admitted && self.member != Some(false)
     }
 
+    /// Whether it failed as a donor just now.
+    pub(crate) fn shunned(&self, now: MonoTime) -> bool {
+        self.shunned_until.is_some_and(|until| until > now)
+    }
+
     /// Its log position for a life, as far as heard.
     pub(crate) fn seq(&self, life: LifeId) -> u64 {
         self.known.get(&life).map_or(0, |head| head.seq)

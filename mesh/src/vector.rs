@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 
 use covey_crdt::digest::Digest;
 use covey_crdt::id::{LifeId, WorkerId};
-use covey_crdt::limits::LIVES_MAX;
+use covey_crdt::limits::{LIVES_MAX, WORKERS_MAX};
 use covey_crdt::stored::StoredKey;
 
+use crate::limits::SEQ_MAX;
 use crate::wire::{Row, rows};
 
 /// Where a life's log is: the last sequence number (from 1; 0 is empty) and the running hash up to it.
@@ -31,6 +32,9 @@ pub struct Vector {
     version: u64,
     hash: Digest,
 }
+
+/// Changed entries in one exchange, lives and feeds together: the longest names still leave it within its frame.
+const CHANGES_MAX: usize = 256;
 
 /// Rows a vector may have on the wire: its own bound and as many again for lives met through others.
 pub(crate) const ROWS_MAX: usize = 2 * LIVES_MAX;
@@ -70,6 +74,9 @@ impl Vector {
     /// Raises a feed's entry.
     pub(crate) fn advance_feed(&mut self, worker: &WorkerId, key: &StoredKey) {
         let before = self.feeds.get(worker).map(|(key, _)| key.clone());
+        if before.is_none() && self.feeds.len() >= WORKERS_MAX {
+            return;
+        }
         if before.as_ref().is_some_and(|before| before >= key) {
             return;
         }
@@ -92,10 +99,24 @@ impl Vector {
         self.version
     }
 
-    /// Entries that changed after version `since`, as rows; at most [`ROWS_MAX`].
-    pub(crate) fn rows_since(&self, since: u64) -> Vec<u8> {
+    /// The version up to which an exchange that starts behind `since` can go without breaking its bounds: the rest
+    /// follows in the next one.
+    pub(crate) fn version_within(&self, since: u64) -> u64 {
+        let lives = self.lives.values().map(|(_, changed)| *changed);
+        let feeds = self.feeds.values().map(|(_, changed)| *changed);
+        let mut changed: Vec<u64> = lives.chain(feeds).filter(|changed| *changed > since).collect();
+        if changed.len() <= CHANGES_MAX {
+            return self.version;
+        }
+        changed.sort_unstable();
+        changed[CHANGES_MAX - 1]
+    }
+
+    /// Entries that changed after version `since`, up to `version`, as rows; at most [`ROWS_MAX`].
+    pub(crate) fn rows_between(&self, since: u64, version: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for (life, (head, _)) in self.lives.iter().filter(|(_, (_, changed))| *changed > since).take(ROWS_MAX) {
+        let fresh = |changed: u64| changed > since && changed <= version;
+        for (life, (head, _)) in self.lives.iter().filter(|(_, (_, changed))| fresh(*changed)).take(ROWS_MAX) {
             bytes.extend_from_slice(&life.0.to_le_bytes());
             bytes.extend_from_slice(&head.seq.to_le_bytes());
             bytes.extend_from_slice(&head.hash.to_le_bytes());
@@ -103,22 +124,29 @@ impl Vector {
         bytes
     }
 
-    /// Feed entries that changed after version `since`.
-    pub(crate) fn feeds_since(&self, since: u64) -> impl Iterator<Item = (&WorkerId, &StoredKey)> {
-        self.feeds.iter().filter(move |(_, (_, changed))| *changed > since).map(|(worker, (key, _))| (worker, key))
+    /// Every entry of a life log, as rows.
+    pub(crate) fn rows(&self) -> Vec<u8> {
+        self.rows_between(0, self.version)
+    }
+
+    /// Feed entries that changed after version `since`, up to `version`.
+    pub(crate) fn feeds_between(&self, since: u64, version: u64) -> impl Iterator<Item = (&WorkerId, &StoredKey)> {
+        self.feeds
+            .iter()
+            .filter(move |(_, (_, changed))| *changed > since && *changed <= version)
+            .map(|(worker, (key, _))| (worker, key))
     }
 }
 
 /// The entries in packed rows; `None` when they are not whole rows or too many.
 pub(crate) fn read_rows(bytes: &[u8]) -> Option<Vec<(LifeId, Head)>> {
     let rows = rows::<32>(bytes, ROWS_MAX)?;
-    Some(
-        rows.map(|row| {
-            let mut row = Row(row);
-            (LifeId(row.u128()), Head { seq: row.u64(), hash: row.u64() })
-        })
-        .collect(),
-    )
+    let heads = rows.map(|row| {
+        let mut row = Row(row);
+        let (life, head) = (LifeId(row.u128()), Head { seq: row.u64(), hash: row.u64() });
+        (head.seq <= SEQ_MAX).then_some((life, head))
+    });
+    heads.collect()
 }
 
 /// Packs pairs of life and sequence number (held cursors, targets): 24-byte rows.
@@ -134,13 +162,12 @@ pub(crate) fn write_seqs(pairs: impl Iterator<Item = (LifeId, u64)>) -> Vec<u8> 
 /// The pairs in packed rows; `None` when they are not whole rows or too many.
 pub(crate) fn read_seqs(bytes: &[u8]) -> Option<Vec<(LifeId, u64)>> {
     let rows = rows::<24>(bytes, ROWS_MAX)?;
-    Some(
-        rows.map(|row| {
-            let mut row = Row(row);
-            (LifeId(row.u128()), row.u64())
-        })
-        .collect(),
-    )
+    let seqs = rows.map(|row| {
+        let mut row = Row(row);
+        let (life, seq) = (LifeId(row.u128()), row.u64());
+        (seq <= SEQ_MAX).then_some((life, seq))
+    });
+    seqs.collect()
 }
 
 fn entry(life: LifeId, head: Head) -> Digest {
@@ -182,8 +209,24 @@ mod tests {
         vector.advance(LifeId(1), Head { seq: 1, hash: 1 });
         let acked = vector.version();
         vector.advance(LifeId(2), Head { seq: 7, hash: 2 });
-        let rows = read_rows(&vector.rows_since(acked)).expect("whole rows");
+        let rows = read_rows(&vector.rows_between(acked, vector.version())).expect("whole rows");
         assert_eq!(rows, [(LifeId(2), Head { seq: 7, hash: 2 })]);
         assert!(read_rows(&[0; 33]).is_none());
+    }
+
+    #[test]
+    fn a_vector_that_does_not_fit_an_exchange_arrives_over_several() {
+        let mut vector = Vector::default();
+        let lives = CHANGES_MAX as u128 + 40;
+        for life in 1..=lives {
+            vector.advance(LifeId(life), Head { seq: 1, hash: 1 });
+        }
+        let first = vector.version_within(0);
+        assert!(first < vector.version());
+        let rows = read_rows(&vector.rows_between(0, first)).expect("whole rows");
+        assert_eq!(rows.len(), CHANGES_MAX);
+        assert_eq!(vector.version_within(first), vector.version());
+        let rest = read_rows(&vector.rows_between(first, vector.version())).expect("whole rows");
+        assert_eq!(rows.len() + rest.len(), lives as usize);
     }
 }

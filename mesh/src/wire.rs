@@ -252,3 +252,6 @@ impl Row<'_> {
         u128::from_le_bytes(*head)
     }
 }
+
+#[cfg(test)]
+mod tests;

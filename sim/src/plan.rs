@@ -143,6 +143,9 @@ pub struct Plan {
     pub idle_ms: u64,
     /// Each node's wall clock against true time at the start, in milliseconds.
     pub offsets_ms: Vec<i64>,
+    /// Each node's wall clock against true time from the end of the faults on, in milliseconds; 0 for a mended one. A
+    /// minority may stay wrong, and must not keep the others from converging.
+    pub left_ms: Vec<i64>,
     /// How frames travel.
     pub network: NetworkPlan,
     /// What is done to the cluster, in order.
@@ -182,12 +185,14 @@ impl Plan {
             knobs: Knobs::default(),
             idle_ms: if size.chance(0.3) { size.between(1_500, 6_000) } else { 3_600_000 },
             offsets_ms: vec![0; nodes],
+            left_ms: vec![0; nodes],
             network: NetworkPlan { delay_ms: 1, ..NetworkPlan::default() },
             events: Vec::new(),
         };
         plan.draw_knobs();
         plan.draw_network();
         plan.draw_clocks();
+        plan.draw_broken();
         plan.draw_partitions();
         plan.draw_crashes();
         plan.draw_workers();
@@ -243,6 +248,19 @@ impl Plan {
                 let fault = Fault::Step(node, if draw.chance(0.5) { ms } else { -ms });
                 self.events.push(Event { at_ms, fault });
             }
+        }
+    }
+
+    fn draw_broken(&mut self) {
+        let mut draw = Stream::new(self.seed, "broken");
+        if self.nodes < 3 || !draw.chance(0.25) {
+            return;
+        }
+        let slow = draw.chance(0.6);
+        for _ in 0..draw.between(1, (self.nodes as u64 - 1) / 2) {
+            let ms = draw.log_uniform(700.0, 90_000.0) as i64;
+            let node = draw.below(self.nodes as u64) as usize;
+            self.left_ms[node] = if slow { -ms } else { ms };
         }
     }
 
@@ -322,6 +340,9 @@ impl Plan {
         }
         if self.offsets_ms.len() != self.nodes {
             return wrong("offsets_ms must have one entry a node");
+        }
+        if self.left_ms.len() != self.nodes || self.left_ms.iter().filter(|ms| **ms != 0).count() * 2 >= self.nodes {
+            return wrong("left_ms must have one entry a node, and only a minority may stay wrong");
         }
         if self.ops_per_s == 0 || self.sessions == 0 || self.depth_max == 0 || !(1..=64).contains(&self.hash_bits) {
             return wrong("ops_per_s, sessions, depth_max must be above 0 and hash_bits 1 to 64");

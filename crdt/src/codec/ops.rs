@@ -12,7 +12,7 @@ use crate::hash::PathId;
 use crate::id::{GatewayName, LifeId};
 use crate::keyspace::Keyspace;
 use crate::lane::{LaneId, LaneKind, LaneMeta};
-use crate::limits::LANES_MAX;
+use crate::limits::{LANES_MAX, OP_BYTES_MAX};
 use crate::op::{FloorRaise, Op, StoredBatch, Touch, WorkerUpdate};
 use crate::stamp::{Hlc, Rank, Stamp};
 use crate::stored::{Generation, StoredKey};
@@ -147,6 +147,9 @@ pub fn decode_ops(bytes: &[u8], life: LifeId) -> Result<Vec<Op>, DecodeError> {
     while reader.end().is_err() {
         let at = reader.error();
         let op = read_op(&mut reader, &tables, life)?;
+        if reader.error().offset - at.offset > OP_BYTES_MAX {
+            return Err(at);
+        }
         let begins_late = matches!(op, Op::Joined { .. }) && !ops.is_empty();
         let follows_end = matches!(ops.last(), Some(Op::Left));
         if !op.belongs_to(life) || begins_late || follows_end {

@@ -45,6 +45,7 @@ fn any_order_gives_the_same_bits(history: &History, one: &Schedule, other: &Sche
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
+    /// Hazard 15: however often and whenever a replica cuts, what it keeps is what every other one keeps.
     #[test]
     fn any_order_gives_the_same_bits_in_tight_caches(
         history in generate::history(TIGHT), one in schedule(), other in schedule(),

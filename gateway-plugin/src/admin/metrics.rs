@@ -2,6 +2,7 @@
 //!
 //! Not here: names (`names`). What is unknown is left out, never written as 0 (I12).
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Error};
 use std::sync::Arc;
 
@@ -29,6 +30,23 @@ pub(super) fn text(gateway: &Arc<Gateway>) -> String {
     registry.register_collector(Box::new(Scrape(Arc::clone(gateway))));
     let mut out = String::new();
     encode(&mut out, &registry).expect("writing to a string cannot fail");
+    out
+}
+
+/// OpenMetrics text in the older text format of Prometheus, where the lines about a counter carry its full name.
+pub(super) fn classic(open: &str) -> String {
+    let words = |line: &str| line.split(' ').skip(2).take(2).map(str::to_owned).collect::<Vec<_>>();
+    let types = open.lines().filter(|line| line.starts_with("# TYPE ")).map(words);
+    let counters: BTreeSet<String> = types.filter(|of| of[1] == "counter").map(|mut of| of.swap_remove(0)).collect();
+    let mut out = String::with_capacity(open.len() + 1_024);
+    for line in open.lines().filter(|line| *line != "# EOF") {
+        let about = line.starts_with("# ").then(|| words(line).swap_remove(0));
+        match about.filter(|name| counters.contains(name)) {
+            Some(name) => out.push_str(&line.replacen(&name, &format!("{name}_total"), 1)),
+            None => out.push_str(line),
+        }
+        out.push('\n');
+    }
     out
 }
 
@@ -222,9 +240,9 @@ impl Page<'_> {
 
     /// Quantiles exist once something was measured.
     fn quantiles(&mut self, named: Named, quantiles: &Quantiles, unit: fn(u64) -> f64) -> Result<(), Error> {
-        let known = [("0.5", quantiles.p50), ("0.99", quantiles.p99), ("1", quantiles.max)];
-        let known = known.into_iter().filter(|_| quantiles.count > 0).map(|(q, value)| (q, unit(value)));
-        self.gauges(named, "quantile", known)
+        let known = [("p50", quantiles.p50), ("p99", quantiles.p99), ("max", quantiles.max)];
+        let known = known.into_iter().filter(|_| quantiles.count > 0).map(|(at, value)| (at, unit(value)));
+        self.gauges(named, "at", known)
     }
 }
 
@@ -234,4 +252,17 @@ fn flag(set: bool) -> f64 {
 
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_format_names_counters_in_full_and_alters_no_sample() {
+        let open = "# HELP a_b What.\n# TYPE a_b counter\na_b_total{c=\"a_b\"} 1\n# HELP a Other.\n# TYPE a gauge\na 2\n# EOF\n";
+        let classic = classic(open);
+        let expected = "# HELP a_b_total What.\n# TYPE a_b_total counter\na_b_total{c=\"a_b\"} 1\n# HELP a Other.\n# TYPE a gauge\na 2\n";
+        assert_eq!(classic, expected);
+    }
 }

@@ -1,6 +1,7 @@
 //! What operators and tools read: `/metrics`, `/mesh`, `/healthz`, `/readyz` on the admin port, and `covey status`.
 //!
-//! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads.
+//! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads, except `/test/…`, which a gateway
+//! has only when it was started with `--test-hooks`.
 
 mod metrics;
 mod names;
@@ -12,29 +13,50 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 
 pub use report::{MeshReport, Quantiles, WorkerReport};
 pub use status::{StatusError, status};
 pub use verdict::{Verdict, verdict};
 
-use crate::server::{Gateway, healthz, readyz};
+use crate::server::{Breakage, Gateway, TestHooks, healthz, readyz};
 
 /// The router of the admin port.
-pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
-    Router::new()
+pub(crate) fn router(gateway: Arc<Gateway>, hooks: Option<TestHooks>) -> Router {
+    let reading = Router::new()
         .route("/metrics", get(serve_metrics))
         .route("/mesh", get(serve_mesh))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .with_state(gateway)
+        .with_state(gateway);
+    match hooks {
+        Some(hooks) => reading
+            .route("/test/mesh/panic", breaking(&hooks, Breakage::Panic))
+            .route("/test/mesh/stall", breaking(&hooks, Breakage::Stall)),
+        None => reading,
+    }
 }
 
-async fn serve_metrics(State(gateway): State<Arc<Gateway>>) -> Response {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(CONTENT_TYPE, kind)], metrics::text(&gateway)).into_response()
+fn breaking(hooks: &TestHooks, breakage: Breakage) -> axum::routing::MethodRouter {
+    let hooks = hooks.clone();
+    post(move || {
+        hooks.set(breakage);
+        std::future::ready(StatusCode::ACCEPTED)
+    })
+}
+
+/// OpenMetrics for whoever asks for it, as Prometheus does; the older text format for everybody else.
+async fn serve_metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let text = metrics::text(&gateway);
+    if accepted.contains("application/openmetrics-text") {
+        ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    } else {
+        ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::classic(&text)).into_response()
+    }
 }
 
 async fn serve_mesh(State(gateway): State<Arc<Gateway>>) -> Response {

@@ -10,7 +10,7 @@ pub(super) const BUILD_INFO: Named = ("covey_gateway_build", "Version of this ga
 pub(super) const UPTIME: Named = ("covey_gateway_uptime_seconds", "Time since the gateway was started");
 pub(super) const READY: Named = ("covey_gateway_ready", "1 when clients should be sent here");
 pub(super) const REQUESTS: Named =
-    ("covey_gateway_requests", "Routing decisions by outcome, labelled after aggregation");
+    ("covey_gateway_decisions", "Routing decisions by outcome, labelled after aggregation; one more for each retry");
 pub(super) const FAULTS: Named = ("covey_gateway_errors", "Requests and attempts gone wrong, by reason");
 pub(super) const RETRIES: Named = ("covey_gateway_retries", "Requests sent to a second worker");
 pub(super) const CLIENTS_GONE: Named =

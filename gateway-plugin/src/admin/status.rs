@@ -96,32 +96,16 @@ fn render(report: &MeshReport, word: Verdict) -> String {
     let status = &report.status;
     let width = status.peers.iter().map(|peer| peer.name.len()).chain([status.name.len()]).max().unwrap_or(4).max(4);
     let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{:<width$}  {:<11}  {:<10}  {:>8}  {:>9}  {:>8}",
-        "NAME", "STATE", "DIGEST", "LAG", "RTT", "HEARD"
-    );
-    let _ = writeln!(
-        out,
-        "{:<width$}  {:<11}  {:<10}  {:>8}  {:>9}  {:>8}",
-        status.name,
-        own_state(status),
-        short(status.digest.as_deref()),
-        "-",
-        "-",
-        "self"
-    );
+    let mut row = |cells: [&str; 6]| {
+        let [name, state, digest, lag, rtt, heard] = cells;
+        let _ = writeln!(out, "{name:<width$}  {state:<11}  {digest:<10}  {lag:>8}  {rtt:>9}  {heard:>8}");
+    };
+    row(["NAME", "STATE", "DIGEST", "LAG", "RTT", "HEARD"]);
+    row([&status.name, &own_state(status), short(status.digest.as_deref()), "-", "-", "self"]);
     for peer in &status.peers {
-        let _ = writeln!(
-            out,
-            "{:<width$}  {:<11}  {:<10}  {:>8}  {:>9}  {:>8}",
-            peer.name,
-            state(peer),
-            short(peer.digest.as_deref()),
-            known(peer.lag_ops, |ops| format!("{ops} ops")),
-            known(peer.rtt_us, |us| format!("{:.2} ms", us as f64 / 1e3)),
-            known(peer.heard_ms, age)
-        );
+        let lag = known(peer.lag_ops, |ops| format!("{ops} ops"));
+        let rtt = known(peer.rtt_us, |us| format!("{:.2} ms", us as f64 / 1e3));
+        row([&peer.name, state(peer), short(peer.digest.as_deref()), &lag, &rtt, &known(peer.heard_ms, age)]);
     }
     let _ = writeln!(out, "{}{}", word.name(), if report.config.mesh { "" } else { " (mesh off: a replica of one)" });
     out

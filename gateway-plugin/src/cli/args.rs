@@ -13,7 +13,7 @@ use crate::policy::Policy;
 
 /// Covey: a coverage mesh for LLM gateways.
 #[derive(Debug, Parser)]
-#[command(name = "covey", version, about, max_term_width = 110)]
+#[command(name = "covey", version, max_term_width = 110)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -68,7 +68,9 @@ pub struct GatewayArgs {
     /// no model mean the first. At least one is needed.
     #[arg(long, env = "COVEY_MODEL", value_delimiter = ',', value_name = "NAME")]
     pub model: Vec<String>,
-    /// How workers are chosen: mesh, least-load, round-robin, random, sticky, prefix-hash or local.
+    /// How workers are chosen. mesh: most of the prompt cached against load; least-load; round-robin; random; sticky: by
+    /// session (x-session-id header or `user` field); prefix-hash: by the prompt's beginning; local: like mesh, counting
+    /// only this gateway's own load.
     #[arg(long, env = "COVEY_POLICY", default_value = "mesh", value_name = "POLICY")]
     pub policy: Policy,
     /// Bytes of prompt text in one block; the same on every gateway of a mesh.
@@ -82,7 +84,7 @@ pub struct GatewayArgs {
     #[command(flatten, next_help_heading = "Mesh")]
     pub mesh: MeshArgs,
     /// Flags about limits.
-    #[command(flatten, next_help_heading = "Limits")]
+    #[command(flatten, next_help_heading = "Limits (times in seconds, or with a unit: ms, s, m, h)")]
     pub limits: LimitArgs,
 
     /// What to log: error, warn, info, debug, trace, or a filter such as `info,covey_mesh=debug`.
@@ -91,6 +93,11 @@ pub struct GatewayArgs {
     /// How log lines look.
     #[arg(long, env = "COVEY_LOG_FORMAT", help_heading = "Logging", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormatArg,
+
+    /// Lets whoever reaches the admin port break the mesh thread (POST /test/mesh/panic, /test/mesh/stall). For tests
+    /// alone, therefore not an environment variable and not in the help; wants --admin-listen on loopback.
+    #[arg(long, hide = true)]
+    pub test_hooks: bool,
 }
 
 /// Flags of the mesh; read only with `--mesh on`.
@@ -115,7 +122,7 @@ pub struct MeshArgs {
     /// Only gateways that name the same cluster talk to each other.
     #[arg(long, env = "COVEY_MESH_CLUSTER", default_value = "covey", value_name = "NAME")]
     pub mesh_cluster: String,
-    /// File with the mesh's shared secret: at least 32 random bytes, readable by its owner alone. Needed with --mesh on.
+    /// File with the mesh's shared secret: at least 32 random bytes, never readable by others (chmod 600). Needed with --mesh on.
     #[arg(long, env = "COVEY_MESH_SECRET_FILE", value_name = "FILE")]
     pub mesh_secret_file: Option<PathBuf>,
     /// File with the key of block hashes: 64 hex digits (or 32 raw bytes). Default: derived from the secret.

@@ -64,6 +64,8 @@ pub struct Config {
     pub log: String,
     /// How it is logged.
     pub log_format: LogFormat,
+    /// Whether the operators' port, then a loopback one, can break the mesh thread.
+    pub test_hooks: bool,
 }
 
 impl Config {
@@ -81,6 +83,9 @@ impl Config {
         if args.worker_capacity_tokens == Some(0) {
             let must = "at least 1; leave the flag out to use what the worker says";
             return Err(ConfigError::Range { flag: "worker-capacity-tokens", given: 0, must });
+        }
+        if args.test_hooks && !args.admin_listen.ip().is_loopback() {
+            return Err(ConfigError::TestHooks { address: args.admin_listen });
         }
         EnvFilter::try_new(&args.log)
             .map_err(|error| ConfigError::LogFilter { given: args.log.clone(), why: error.to_string() })?;
@@ -107,6 +112,7 @@ impl Config {
             max_body_bytes: usize::try_from(limits.max_body_bytes).unwrap_or(usize::MAX),
             log: args.log.clone(),
             log_format: args.log_format,
+            test_hooks: args.test_hooks,
         })
     }
 }

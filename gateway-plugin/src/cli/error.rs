@@ -100,6 +100,11 @@ pub enum ConfigError {
         /// What the system said; `None` when the content is wrong.
         error: Option<io::Error>,
     },
+    /// `--test-hooks` where others than this host could reach them.
+    TestHooks {
+        /// `--admin-listen`.
+        address: SocketAddr,
+    },
     /// The log filter does not parse.
     LogFilter {
         /// The text.
@@ -181,6 +186,11 @@ impl fmt::Display for ConfigError {
                 "{}: {} must hold 64 hex digits (or 32 raw bytes), not all zero; make one with: openssl rand -hex 32",
                 named("mesh-hash-key-file"),
                 path.display()
+            ),
+            Self::TestHooks { address } => write!(
+                f,
+                "--test-hooks: whoever reaches {address} could break the mesh; leave the flag out, or put {} on loopback",
+                named("admin-listen")
             ),
             Self::LogFilter { given, why } => {
                 write!(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use covey_mesh::note::{AbortWhy, Drop, Note, Refusal, RepairWhy};
 
 /// Every kind, in the order of the counters.
-const KINDS: [(&str, &str); 43] = [
+const KINDS: [(&str, &str); 44] = [
     ("applied", ""),
     ("duplicate_ops", ""),
     ("dropped", "clock"),
@@ -39,6 +39,7 @@ const KINDS: [(&str, &str); 43] = [
     ("repair_aborted", "future_stamp"),
     ("repair_aborted", "malformed"),
     ("digest_mismatch", ""),
+    ("restated", ""),
     ("founded", ""),
     ("clean", ""),
     ("dirty", ""),

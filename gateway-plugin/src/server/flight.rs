@@ -22,7 +22,8 @@ pub(super) struct Flight {
     key: RequestKey,
     form: AnswerForm,
     answer: Answer,
-    predicted_tokens: u64,
+    /// Until the worker has said how much it had cached: it may repeat that in every event.
+    predicted_tokens: Option<u64>,
     end: End,
     _in_flight: Arc<InFlight>,
 }
@@ -41,7 +42,7 @@ impl Flight {
             key: key.clone(),
             form,
             answer: Answer::default(),
-            predicted_tokens: routed.predicted_tokens,
+            predicted_tokens: Some(routed.predicted_tokens),
             end: End::Aborted,
             _in_flight: Arc::clone(in_flight),
         }
@@ -54,9 +55,11 @@ impl Flight {
                 if let Some(ticket) = &mut self.ticket {
                     self.gateway.plugin().accepted(ticket, &self.key);
                 }
-                if let Some(cached) = usage.and_then(|usage| usage.cached_tokens) {
-                    let prompt = usage.map_or(0, |usage| usage.prompt_tokens);
-                    self.gateway.counters().usage(prompt, std::mem::take(&mut self.predicted_tokens), cached);
+                if let Some((prompt, cached)) =
+                    usage.and_then(|usage| Some((usage.prompt_tokens, usage.cached_tokens?)))
+                    && let Some(predicted) = self.predicted_tokens.take()
+                {
+                    self.gateway.counters().usage(prompt, predicted, cached);
                 }
                 Ok(())
             }

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::gateway::Gateway;
+use super::test_hooks::TestHooks;
 use super::{health, note_log, routes, upstream};
 use crate::admin;
 use crate::cli::Config;
@@ -87,7 +88,11 @@ pub async fn start(config: Config) -> Result<Running, RunError> {
     let client = upstream::client(&config.timeouts).map_err(RunError::Client)?;
     let seed = xxhash_rust::xxh3::xxh3_64(format!("{}{}", config.mesh.name, std::process::id()).as_bytes());
     let plugin = Arc::new(Plugin::new(&PluginConfig { policy: config.policy, seed }));
-    let mesh = covey_mesh::net::start(mesh_config(&config, &plugin)).map_err(RunError::Mesh)?;
+    let hooks = config.test_hooks.then(TestHooks::default);
+    if hooks.is_some() {
+        warn!("--test-hooks: the admin port can break the mesh thread");
+    }
+    let mesh = covey_mesh::net::start(mesh_config(&config, &plugin, hooks.as_ref())).map_err(RunError::Mesh)?;
     plugin.connect(mesh.clone());
     for worker in &config.workers {
         plugin.worker_seen(&worker.id);
@@ -102,11 +107,11 @@ pub async fn start(config: Config) -> Result<Running, RunError> {
     }
     let (stop, stop_admin) = (watch::Sender::new(false), watch::Sender::new(false));
     let clients = serve(clients, routes::router(Arc::clone(&gateway)), &stop);
-    let admin = serve(admin_listener, admin::router(Arc::clone(&gateway)), &stop_admin);
+    let admin = serve(admin_listener, admin::router(Arc::clone(&gateway), hooks), &stop_admin);
     Ok(Running { gateway, listen, admin_listen, stop, stop_admin, clients, admin, watchers })
 }
 
-fn mesh_config(config: &Config, plugin: &Arc<Plugin>) -> MeshConfig {
+fn mesh_config(config: &Config, plugin: &Arc<Plugin>, hooks: Option<&TestHooks>) -> MeshConfig {
     let net = config.mesh.net.clone();
     let node = NodeConfig {
         name: config.mesh.name.clone(),
@@ -116,7 +121,9 @@ fn mesh_config(config: &Config, plugin: &Arc<Plugin>) -> MeshConfig {
         placement_idle_ms: u64::try_from(config.placement_idle.as_millis()).unwrap_or(u64::MAX),
         expect_peers: net.as_ref().is_some_and(|net| !net.seeds.is_empty()),
     };
-    MeshConfig::new(node, net, note_log::logging(plugin.make_host()))
+    let make_host = note_log::logging(plugin.make_host());
+    let make_host = hooks.map_or_else(|| Arc::clone(&make_host), |hooks| hooks.breaking(Arc::clone(&make_host)));
+    MeshConfig::new(node, net, make_host)
 }
 
 async fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpListener, RunError> {

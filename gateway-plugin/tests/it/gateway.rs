@@ -112,10 +112,15 @@ pub(crate) struct Secret {
 }
 
 pub(crate) fn secret() -> Secret {
+    secret_of(b's')
+}
+
+/// Another one for each byte.
+pub(crate) fn secret_of(byte: u8) -> Secret {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("secret");
-    std::fs::write(&path, [b's'; 48]).expect("written");
+    std::fs::write(&path, [byte; 48]).expect("written");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("a mode");
     Secret { _dir: dir, path }
 }

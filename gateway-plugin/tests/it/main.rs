@@ -3,6 +3,7 @@
 mod binary;
 mod fake;
 mod gateway;
+mod hooks;
 mod identical;
 mod mesh;
 mod process;

@@ -3,7 +3,7 @@
 use covey_gateway_plugin::server::Fault;
 use serde_json::{Value, json};
 
-use crate::fake::{FakeWorker, Step, chat_json, reply};
+use crate::fake::{DONE, FakeWorker, Step, chat_json, reply, sse_head};
 use crate::gateway::{MODEL, ask, gateway, header};
 
 #[tokio::test]
@@ -105,9 +105,22 @@ async fn models_health_and_metrics_are_served() {
     assert_eq!(get(gateway.url("/healthz")).await.status(), 200);
     gateway.chat(&ask("hello", false)).await.bytes().await.expect("a body");
     let response = get(gateway.admin_url("/metrics")).await;
+    assert!(header(&response, "content-type").starts_with("text/plain; version=0.0.4"));
+    let classic = response.text().await.expect("text");
+    let open = gateway.client.get(gateway.admin_url("/metrics")).header("accept", "application/openmetrics-text");
+    let response = open.send().await.expect("answered");
     assert!(header(&response, "content-type").starts_with("application/openmetrics-text"));
     let text = response.text().await.expect("text");
-    assert!(text.ends_with("# EOF\n"));
+    assert!(text.ends_with("# EOF\n") && !classic.contains("# EOF"));
+    assert!(classic.contains("# TYPE covey_gateway_retries_total counter\n"), "{classic}");
+    let documented = |line: &str| {
+        let name = line.split(['{', ' ']).next().expect("a name");
+        let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+        [Some(name), family].into_iter().flatten().any(|name| classic.contains(&format!("# HELP {name} ")))
+    };
+    for line in classic.lines().filter(|line| !line.starts_with('#')) {
+        assert!(line.starts_with("covey_") && documented(line), "no help: {line}");
+    }
     for line in [
         "covey_upstream_responses_total{class=\"2xx\"} 1",
         "covey_gateway_lookup_cpu_seconds_count 1",
@@ -125,4 +138,60 @@ async fn models_health_and_metrics_are_served() {
     assert_eq!(report["lookup_cpu_us"]["count"], 1);
     assert_eq!(report["config"]["mesh"], false);
     assert_eq!(report["workers"][0]["id"], "w0");
+}
+
+/// Shapes of requests and answers that the byte keyspace has to live with, whether it can score them or not.
+#[tokio::test]
+async fn several_choices_tools_images_and_deep_nesting_pass_through() {
+    let choice = |index: u32, text: &str| {
+        let delta = json!({"content": text, "tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]});
+        let choice = json!({"index": index, "delta": delta, "finish_reason": "stop"});
+        let usage = json!({"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}});
+        Step::Send(format!("data: {}\n\n", json!({"choices": [choice], "usage": usage})).into_bytes())
+    };
+    let steps = [sse_head(), choice(2, "c"), choice(0, "a"), choice(1, "b"), Step::Send(DONE.into())];
+    let worker = FakeWorker::start(move |_| steps.to_vec()).await;
+    let gateway = gateway(&[&worker], &[]).await;
+    let image =
+        json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{}", "A".repeat(4_000))}});
+    let tool = json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let bodies = [
+        json!({"model": MODEL, "n": 3, "stream": true, "messages": [{"role": "user", "content": "x".repeat(2_000)}]}),
+        json!({"model": MODEL, "stream": true, "messages": [{"role": "user", "content": [{"type": "text", "text": "see"}, image]}]}),
+        json!({"model": MODEL, "stream": true, "tools": [tool], "messages": [
+            {"role": "user", "content": "x".repeat(2_000)},
+            {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "ok"},
+        ]}),
+        json!({"model": MODEL, "messages": [{"role": 5, "content": {"a": [1]}}]}),
+        json!({"model": MODEL, "messages": null}),
+        json!({"model": MODEL}),
+    ];
+    let deep = format!("{{\"model\":\"{MODEL}\",\"x\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    for body in bodies.iter().map(Value::to_string).chain([deep]) {
+        let response = gateway.client.post(gateway.url("/v1/chat/completions")).body(body.clone()).send().await;
+        let response = response.expect("the gateway answers");
+        let start: String = body.chars().take(200).collect();
+        assert!(!header(&response, "x-covey-outcome").is_empty() || response.status() == 400, "{start}");
+        response.bytes().await.expect("a whole answer");
+    }
+    assert!(worker.requests().len() >= 6, "{} came through", worker.requests().len());
+    let sums = gateway.running.gateway().counters().token_sums();
+    assert_eq!(sums.requests, worker.requests().len() as u64, "usage in every event is counted once a request");
+}
+
+#[tokio::test]
+async fn a_prompt_of_fifty_thousand_tokens_is_scored_in_the_next_turn() {
+    let worker = FakeWorker::start(|_| vec![chat_json("hi")]).await;
+    let gateway = gateway(&[&worker], &[]).await;
+    let body = ask(&"tokn".repeat(50_000), false);
+    assert_eq!(gateway.chat(&body).await.status(), 200);
+    let mut predicted = 0;
+    let start = std::time::Instant::now();
+    while predicted == 0 && start.elapsed().as_secs() < 10 {
+        let response = gateway.chat(&body).await;
+        predicted = header(&response, "x-covey-predicted-tokens").parse().expect("a number");
+    }
+    assert!((49_900..50_100).contains(&predicted), "{predicted} of about 50,000 tokens");
 }

@@ -119,13 +119,13 @@ async fn a_stream_without_done_is_complete_when_it_has_a_finish_reason() {
 }
 
 #[tokio::test]
-async fn many_streams_at_once_end_cleanly() {
+async fn two_hundred_streams_at_once_end_cleanly() {
     let worker = FakeWorker::start(|_| chat_stream(&["a", "b", "c"])).await;
     let gateway = gateway(&[&worker], &[]).await;
     let body = ask(&"y".repeat(3_000), true);
-    let requests = (0..64).map(|_| async { gateway.chat(&body).await.text().await.expect("a stream") });
+    let requests = (0..200).map(|_| async { gateway.chat(&body).await.text().await.expect("a stream") });
     let all = tokio::time::timeout(Duration::from_secs(30), futures_util::future::join_all(requests)).await;
     assert!(all.expect("in time").iter().all(|text| text.ends_with(DONE)));
     until("all are over", || gateway.running.gateway().counters().in_flight() == 0).await;
-    assert_eq!(gateway.placements(), 128);
+    assert_eq!(gateway.placements(), 400);
 }

@@ -50,6 +50,8 @@ async fn nonsense_under_status_200_is_a_502_and_one_count() {
     }
 }
 
+/// Before its first event a worker has proved nothing: a head and half an event can come from a proxy in front of a dead
+/// engine. Nothing is placed, and what was counted on the worker's load is taken back.
 #[tokio::test]
 async fn an_answer_cut_before_its_first_event_places_nothing() {
     let cut = vec![sse_head_chunked(), chunk("data: {\"choi")];
@@ -62,9 +64,12 @@ async fn an_answer_cut_before_its_first_event_places_nothing() {
     assert_eq!((gateway.faults(Fault::Cut), faults(&gateway), gateway.placements()), (1, 1, 0));
 }
 
+/// A first event that makes sense is a token of the answer, and no engine produces one before it has computed the whole
+/// prompt: that placement was published at that moment and is no phantom (I6), whatever becomes of the stream. The cut adds
+/// nothing to it: how much of the answer the engine still holds is not known. If the engine died with the stream, its next
+/// probe finds another token, and everything placed on its last life goes with it.
 #[tokio::test]
 async fn a_stream_cut_in_the_middle_ends_and_its_answer_is_not_placed() {
-    // The prompt was accepted, and placed when its first byte came; the answer that broke off is not.
     let (_worker, gateway, response) = wrong(vec![sse_head_chunked(), chunk(&delta("one"))], true).await;
     assert_eq!(response.status(), 200);
     assert!(response.bytes().await.is_err(), "the client must see that the answer is incomplete");

@@ -30,8 +30,8 @@ pub(super) async fn dial_all(context: Arc<Context>, endpoint: Endpoint) {
         for (index, seed) in due.seeds {
             tokio::spawn(resolve(Arc::clone(&context), index, seed));
         }
-        for address in due.addresses {
-            tokio::spawn(dial(Arc::clone(&context), endpoint.clone(), address));
+        for (address, patience) in due.dials {
+            tokio::spawn(dial(Arc::clone(&context), endpoint.clone(), address, patience));
         }
         let _ = timeout(LOOK_EVERY, context.replan.notified()).await;
     }
@@ -56,9 +56,9 @@ async fn resolve(context: Arc<Context>, index: usize, seed: String) {
     context.replan.notify_one();
 }
 
-async fn dial(context: Arc<Context>, endpoint: Endpoint, address: SocketAddr) {
+async fn dial(context: Arc<Context>, endpoint: Endpoint, address: SocketAddr, patience: Duration) {
     context.counters().dials.add(1);
-    let (life, result) = match try_dial(&context, &endpoint, address).await {
+    let (life, result) = match try_dial(&context, &endpoint, address, patience).await {
         Ok(life) => (Some(life), Ok(())),
         Err(refused) => (refused.life, Err(refused.why)),
     };
@@ -75,14 +75,19 @@ async fn try_dial(
     context: &Arc<Context>,
     endpoint: &Endpoint,
     address: SocketAddr,
+    patience: Duration,
 ) -> Result<covey_crdt::id::LifeId, Refused> {
     let nobody = |why| Refused { why, life: None };
     let config = quinn::ClientConfig::clone(&context.client.load());
-    let connecting =
+    let mut connecting =
         endpoint.connect_with(config, reachable(address, context.bound), SERVER_NAME).map_err(|error| {
             debug!(%address, %error, "cannot dial");
             nobody(LinkFailure::Unreachable)
         })?;
+    // The first sign of life. Its error, if any, is the handshake's as well.
+    if timeout(patience, connecting.handshake_data()).await.is_err() {
+        return Err(nobody(LinkFailure::TimedOut));
+    }
     let connection = handshake(connecting).await.map_err(nobody)?;
     establish(context, connection, Some(context.next_dial())).await
 }

@@ -1,34 +1,48 @@
 //! Whom to dial and when: seeds for ever, addresses that the membership service taught us, jittered, one second growing
-//! to five. A value: time is an argument, jitter is seeded.
+//! to five; half a second, not growing, where a link was lost in the last minutes. A value: time is an argument, jitter is
+//! seeded.
 //!
 //! Not here: resolving and dialling (`dial`). Upholds I9: targets and attempts under way are bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use covey_crdt::id::LifeId;
 
 use super::metrics::LinkFailure;
+use super::transport::HANDSHAKE_TIMEOUT;
 use crate::input::MonoTime;
 
 const BACKOFF_MS_MIN: u64 = 1_000;
 const BACKOFF_MS_MAX: u64 = 5_000;
 /// A link that lived this long was a good one: its peer is dialled again at once when it is lost.
 const GOOD_LINK_MS: u64 = 5_000;
+/// An address whose link was lost less than this ago is dialled in haste: replicas have to agree within two seconds of a
+/// partition's end, redial included, and both sides of one notice only by dialling that it is over. Longer partitions,
+/// and peers that are gone for good, take the long backoff: nobody waits for those.
+const LOST_MS: u64 = 300_000;
+/// The pause after a hasty dial. With [`HASTY_ANSWER`] it bounds how late a healed path is noticed: QUIC repeats a first
+/// packet at growing intervals, so that most of one attempt's time is one long silence. A dial is a few packets; a peer
+/// that stays away costs about 4 KB/s each of the others.
+const HASTE_MS: u64 = 500;
+/// How long a peer dialled in haste may take to its first sign of life. One that answers gets the usual time.
+const HASTY_ANSWER: Duration = Duration::from_millis(1_500);
 /// An address that turned out to be one's own is tried again after this long: addresses move.
 const OWN_ADDRESS_MS: u64 = 600_000;
 /// A member that is gone is dialled for this long; the horizon after which it rejoins empty anyway.
 const GONE_MS: u64 = 900_000;
 const TARGETS_MAX: usize = 1_024;
-const DIALS_MAX: usize = 16;
+/// Dials under way at once. After a partition through the middle of the largest mesh half of it is dialled in haste.
+const DIALS_MAX: usize = 64;
 
 /// What is due now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
     /// Seeds to resolve: index and text.
     pub(super) seeds: Vec<(usize, String)>,
-    /// Addresses to dial.
-    pub(super) addresses: Vec<SocketAddr>,
+    /// Addresses to dial, and how long each may take to its first sign of life.
+    pub(super) dials: Vec<(SocketAddr, Duration)>,
 }
 
 #[derive(Debug)]
@@ -46,7 +60,16 @@ struct Target {
     life: Option<LifeId>,
     next_at: MonoTime,
     backoff_ms: u64,
+    /// When a good link with it was lost.
+    lost_at: Option<MonoTime>,
     dialling: bool,
+}
+
+impl Target {
+    /// Whether it is likely to come back any moment.
+    fn is_urgent(&self, now: MonoTime) -> bool {
+        self.lost_at.is_some_and(|at| now.since_ms(at) < LOST_MS)
+    }
 }
 
 #[derive(Debug)]
@@ -110,7 +133,7 @@ impl Plan {
         });
         for (address, target) in ready.take(DIALS_MAX - under_way.min(DIALS_MAX)) {
             target.dialling = true;
-            due.addresses.push(*address);
+            due.dials.push((*address, if target.is_urgent(now) { HASTY_ANSWER } else { HANDSHAKE_TIMEOUT }));
         }
         due
     }
@@ -171,8 +194,14 @@ impl Plan {
             }
             // A little jitter even for the first dial: a mesh that starts together would dial in pairs.
             let next_at = now.plus_ms(self.jittered(60));
-            let target =
-                Target { seeds: BTreeSet::new(), life: None, next_at, backoff_ms: BACKOFF_MS_MIN, dialling: false };
+            let target = Target {
+                seeds: BTreeSet::new(),
+                life: None,
+                next_at,
+                backoff_ms: BACKOFF_MS_MIN,
+                lost_at: None,
+                dialling: false,
+            };
             self.targets.insert(address, target);
         }
         self.targets.get_mut(&address)
@@ -187,14 +216,19 @@ impl Plan {
         result: Result<(), LinkFailure>,
         now: MonoTime,
     ) -> bool {
-        let wait_ms = self.targets.get(&address).map_or(BACKOFF_MS_MIN, |target| target.backoff_ms);
-        let wait_ms = self.jittered(wait_ms);
-        let Some(target) = self.targets.get_mut(&address) else { return false };
+        let Some(target) = self.targets.get(&address) else { return false };
+        // Only silence is worth haste: whoever answers and does not take part will say the same in half a second.
+        let silent = matches!(result, Err(LinkFailure::TimedOut | LinkFailure::Unreachable | LinkFailure::Closed));
+        let hasty = silent && target.is_urgent(now);
+        let wait_ms = self.jittered(if hasty { HASTE_MS } else { target.backoff_ms });
+        let target = self.targets.get_mut(&address).expect("it was there");
         target.dialling = false;
         target.life = life.or(target.life);
         let own = result == Err(LinkFailure::OwnAddress);
         target.next_at = now.plus_ms(if own { OWN_ADDRESS_MS } else { wait_ms });
-        target.backoff_ms = grown(target.backoff_ms);
+        if !hasty {
+            target.backoff_ms = grown(target.backoff_ms);
+        }
         own
     }
 
@@ -218,7 +252,9 @@ impl Plan {
             if good {
                 target.backoff_ms = BACKOFF_MS_MIN;
                 target.next_at = now.plus_ms(soon_ms);
+                target.lost_at = Some(now);
             } else if refused {
+                target.lost_at = None;
                 target.backoff_ms = BACKOFF_MS_MAX;
                 target.next_at = now.plus_ms(late_ms);
             }
@@ -246,136 +282,4 @@ fn grown(backoff_ms: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ME: LifeId = LifeId(10);
-    const PEER: LifeId = LifeId(20);
-
-    fn address(port: u16) -> SocketAddr {
-        SocketAddr::from(([10, 0, 0, 1], port))
-    }
-
-    fn at(ms: u64) -> MonoTime {
-        MonoTime::from_ms(ms)
-    }
-
-    fn plan(seeds: &[&str]) -> Plan {
-        let seeds: Vec<String> = seeds.iter().map(|s| (*s).to_owned()).collect();
-        Plan::new(ME, &[address(1)], &seeds, 7)
-    }
-
-    /// Runs a plan whose every dial fails and says when each dial happened.
-    fn dials_until(plan: &mut Plan, end_ms: u64) -> Vec<u64> {
-        let mut dials = Vec::new();
-        for ms in (0..end_ms).step_by(10) {
-            let due = plan.due(at(ms));
-            for (index, _) in due.seeds {
-                plan.resolved(index, &[address(2)], at(ms));
-            }
-            for address in due.addresses {
-                dials.push(ms);
-                plan.dialled(address, None, Err(LinkFailure::TimedOut), at(ms));
-            }
-        }
-        dials
-    }
-
-    #[test]
-    fn seeds_are_dialled_for_ever_one_second_growing_to_five() {
-        let dials = dials_until(&mut plan(&["a:2"]), 120_000);
-        let gaps: Vec<u64> = dials.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert!(dials[0] < 200 && (740..=1_270).contains(&gaps[0]), "{dials:?}");
-        assert!(gaps.iter().skip(4).all(|gap| (3_740..=6_270).contains(gap)), "{gaps:?}");
-        assert!(dials.last().is_some_and(|last| *last > 110_000));
-    }
-
-    #[test]
-    fn a_linked_peer_is_not_dialled_and_a_lost_one_is_dialled_soon() {
-        let mut plan = plan(&["a:2"]);
-        dials_until(&mut plan, 3_000);
-        plan.linked(PEER, PEER, &[address(2)], at(3_000));
-        for ms in (3_000..60_000).step_by(10) {
-            assert_eq!(plan.due(at(ms)).addresses, []);
-        }
-        plan.unlinked(PEER, false, at(60_000));
-        assert_eq!(plan.due(at(60_200)).addresses, [address(2)]);
-    }
-
-    #[test]
-    fn a_refused_peer_is_dialled_late() {
-        let mut plan = plan(&["a:2"]);
-        dials_until(&mut plan, 200);
-        plan.linked(PEER, PEER, &[address(2)], at(200));
-        plan.unlinked(PEER, true, at(10_000));
-        assert_eq!(plan.due(at(13_000)).addresses, []);
-        assert_eq!(plan.due(at(16_500)).addresses, [address(2)]);
-    }
-
-    #[test]
-    fn own_and_unusable_addresses_are_never_targets() {
-        let mut plan = plan(&["a:1"]);
-        plan.due(at(0));
-        plan.resolved(0, &[address(1), address(0), SocketAddr::from(([0, 0, 0, 0], 5))], at(0));
-        plan.learned(ME, address(9), at(0));
-        assert_eq!(plan.due(at(60_000)).addresses, []);
-    }
-
-    #[test]
-    fn an_address_that_proves_to_be_ones_own_rests() {
-        let mut plan = plan(&["a:2"]);
-        plan.due(at(0));
-        plan.resolved(0, &[address(2)], at(0));
-        assert_eq!(plan.due(at(100)).addresses, [address(2)]);
-        assert!(plan.dialled(address(2), Some(ME), Err(LinkFailure::OwnAddress), at(100)));
-        assert_eq!(plan.due(at(500_000)).addresses, []);
-        assert_eq!(plan.due(at(700_000)).addresses, [address(2)]);
-    }
-
-    #[test]
-    fn a_name_that_moves_takes_its_target_along() {
-        let mut plan = plan(&["a:2"]);
-        plan.due(at(0));
-        plan.resolved(0, &[address(2), address(3)], at(0));
-        plan.resolved(0, &[address(3), address(4)], at(0));
-        assert_eq!(plan.due(at(1_000)).addresses, [address(3), address(4)]);
-        // A resolver that fails for a while takes nothing away.
-        plan.resolved(0, &[], at(1_000));
-        assert_eq!(plan.targets.len(), 2);
-    }
-
-    #[test]
-    fn a_member_is_dialled_until_it_has_been_gone_for_the_horizon() {
-        let mut plan = plan(&[]);
-        plan.learned(PEER, address(5), at(0));
-        assert_eq!(plan.due(at(100)).addresses, [address(5)]);
-        plan.dialled(address(5), None, Err(LinkFailure::TimedOut), at(100));
-        plan.gone(PEER, at(200));
-        assert_eq!(plan.due(at(800_000)).addresses, [address(5)]);
-        plan.dialled(address(5), None, Err(LinkFailure::TimedOut), at(800_000));
-        assert_eq!(plan.due(at(1_000_000)), Due::default());
-        assert!(plan.targets.is_empty());
-    }
-
-    #[test]
-    fn targets_and_dials_under_way_are_bounded() {
-        let mut plan = plan(&["a:2"]);
-        let many: Vec<SocketAddr> = (2..5_000).map(address).collect();
-        plan.due(at(0));
-        plan.resolved(0, &many, at(0));
-        assert_eq!(plan.targets.len(), TARGETS_MAX);
-        assert_eq!(plan.due(at(1_000)).addresses.len(), DIALS_MAX);
-        assert_eq!(plan.due(at(2_000)).addresses, []);
-    }
-
-    #[test]
-    fn the_smaller_life_keeps_its_dial() {
-        let mut plan = plan(&[]);
-        plan.linked(PEER, PEER, &[], at(0));
-        assert!(!plan.has_better_than_own_dial(PEER));
-        plan.linked(PEER, ME, &[], at(0));
-        assert!(plan.has_better_than_own_dial(PEER));
-        plan.linked(LifeId(3), LifeId(3), &[], at(0));
-        assert!(plan.has_better_than_own_dial(LifeId(3)));
-    }
-}
+mod tests;

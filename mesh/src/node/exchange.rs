@@ -18,6 +18,9 @@ use crate::status::Phase;
 use crate::vector::{Head, ROWS_MAX, read_rows, read_seqs, write_seqs};
 use crate::wire::{Exchange, FeedEntry, Loads, Message, Refused};
 
+/// Load registers in one frame.
+const LOADS_PER_FRAME: usize = 256;
+
 impl Node {
     pub(super) fn send_exchange(&mut self, to: LifeId) {
         let next = self.next_exchange();
@@ -28,6 +31,7 @@ impl Node {
         let (vector_acked, load_acked) = (peer.known_version, peer.loads.known);
         let held = self.logs.iter().filter(|(_, log)| log.held() > 0);
         let held = held.map(|(life, log)| (*life, log.held_to(self.vector.head(*life).seq)));
+        let version = self.vector.version_within(since);
         let phase = self.phase();
         let digest = self.replica.digest().0.to_be_bytes();
         let exchange = Exchange {
@@ -41,12 +45,12 @@ impl Node {
             phase: phase_byte(phase),
             digest: ByteBuf::from(if phase == Phase::Clean { digest.to_vec() } else { Vec::new() }),
             vector: self.vector.hash(),
-            version: self.vector.version(),
+            version,
             since,
             vector_acked,
             load_acked,
-            lives: ByteBuf::from(self.vector.rows_since(since)),
-            feeds: self.vector.feeds_since(since).map(|(worker, key)| feed_entry(worker, key)).collect(),
+            lives: ByteBuf::from(self.vector.rows_between(since, version)),
+            feeds: self.vector.feeds_between(since, version).map(|(worker, key)| feed_entry(worker, key)).collect(),
             held: ByteBuf::from(write_seqs(held)),
         };
         self.send(to, Class::Control, &Message::Exchange(Box::new(exchange)));
@@ -107,7 +111,17 @@ impl Node {
         self.peers.iter().find(|(other, peer)| same(other, peer)).map(|(other, _)| *other)
     }
 
-    fn refuse(&mut self, peer: LifeId, name: GatewayName, why: Refusal, phase: Phase) {
+    fn refuse(&mut self, peer: LifeId, name: GatewayName, mut why: Refusal, phase: Phase) {
+        // A newcomer that does not fit what is there must not found a second mesh beside it; of two newcomers with one
+        // name the larger life waits. Whoever was there first says no, a newcomer only notes it. Two others that share a
+        // name are no reason to wait.
+        let of_others = matches!(&why, Refusal::NameTaken { name, .. } if *name != self.config.name);
+        let yields = !self.joined && !of_others && (phase != Phase::Joining || peer < self.life);
+        if let Refusal::NameTaken { holder, .. } = &mut why
+            && yields
+        {
+            *holder = peer;
+        }
         let text = match &why {
             Refusal::Cluster { theirs } => {
                 format!("cluster is {:?} here, {theirs:?} there: set --mesh-cluster alike", self.config.cluster)
@@ -124,9 +138,7 @@ impl Node {
                 )
             }
         };
-        // A newcomer that does not fit what is there must not found a second mesh beside it; of two newcomers with one
-        // name the larger life waits. Whoever was there first says no, a newcomer only notes it.
-        if !self.joined && (phase != Phase::Joining || peer < self.life) {
+        if yields {
             self.on_refused(peer, text);
         } else {
             self.send(peer, Class::Control, &Message::Refused(Refused { why: text }));
@@ -185,7 +197,7 @@ impl Node {
     }
 
     /// Whether somebody counts more of this life's log than it wrote, or other ops.
-    fn is_forked(&self, rows: &[(LifeId, Head)]) -> bool {
+    pub(super) fn is_forked(&self, rows: &[(LifeId, Head)]) -> bool {
         let own = self.vector.head(self.life);
         rows.iter().any(|(life, head)| {
             let other = |hash: u64| head.hash != hash;
@@ -251,8 +263,7 @@ impl Node {
         if let Some(peer) = self.peers.get_mut(&to) {
             peer.load_sent = version;
         }
-        for entries in self.own_loads.since(since).chunks(256) {
-            let loads = Loads { version, since, entries: entries.to_vec() };
+        for loads in self.own_loads.frames(since, LOADS_PER_FRAME) {
             self.send(to, Class::Push, &Message::Loads(loads));
         }
     }

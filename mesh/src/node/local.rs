@@ -59,7 +59,12 @@ impl Node {
             Local::Probed { worker, started_at, token, capacity_tokens } => {
                 self.probed(worker, &started_at, token, capacity_tokens);
             }
-            Local::Removed { worker } => self.raise_incarnation(worker, Token::removed(), None),
+            Local::Removed { worker } => {
+                // Every gateway's discovery says so; one op is enough, and a late one must not remove the worker's next life.
+                if !self.replica.record(&worker).is_some_and(|record| record.incarnation.is_removed()) {
+                    self.raise_incarnation(worker, Token::removed(), None);
+                }
+            }
             Local::Reset { worker } => self.reset(&worker),
             Local::Load { .. } | Local::Leave => {}
         }

@@ -1,18 +1,21 @@
 //! The protocol as a value: inputs in, outputs queued, time as an argument.
 //!
 //! Here: the node's state, its contract, and dispatch. Each concern is a file beside this one: `local` (what the gateway
-//! tells it), `exchange` (vectors, admission, clocks), `ops` (logs), `pull` (gaps and missing content), `repair`
-//! (sessions, dirtiness, joining), `house` (timers, retention, expiry), `status`.
+//! tells it), `links` (who can be reached), `exchange` (vectors, admission, clocks), `ops` (logs), `pull` (gaps and
+//! missing content), `repair` (sessions, dirtiness, joining), `house` (timers, retention, expiry), `status`.
 //!
 //! Not here: sockets, threads, clocks, logging. Upholds I1, I4, I9, I10 on top of the lattice.
 
 mod exchange;
 mod house;
+mod links;
 mod local;
 mod ops;
 mod pull;
 mod repair;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +30,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::clocks;
-use crate::input::{Input, Link, Local, Member, MonoTime};
+use crate::input::{Input, Local, MonoTime};
 use crate::limits::{EPS_MS, EXCHANGE_MS, HOUSEKEEPING_MS, Knobs};
 use crate::load::OwnLoads;
 use crate::log::Log;
@@ -171,6 +174,9 @@ impl Node {
             return;
         }
         self.set_clocks(now, wall);
+        if self.over {
+            return;
+        }
         match input {
             Input::Local(local) => self.on_local(local),
             Input::Received { from, bytes } => self.on_received(from, &bytes),
@@ -231,6 +237,11 @@ impl Node {
     pub fn retained(&self, life: LifeId, from: u64) -> Option<impl Iterator<Item = (u64, &Op)>> {
         let retained = self.logs.get(&life)?.from(from)?;
         Some((from..).zip(retained.map(|retained| &*retained.op)))
+    }
+
+    /// Every log, and the number of the oldest op retained of it.
+    pub fn logs(&self) -> impl Iterator<Item = (LifeId, u64)> + '_ {
+        self.logs.iter().map(|(life, log)| (*life, log.first()))
     }
 
     /// Where the local clock stands.
@@ -300,72 +311,6 @@ impl Node {
     fn malformed(&mut self, peer: LifeId, offset: usize) {
         self.note(Note::Malformed { peer, offset });
         self.outbox.push_back(Output::Close { peer });
-    }
-
-    fn on_link(&mut self, link: Link) {
-        let life = link.life();
-        if life == self.life {
-            return;
-        }
-        let peer = self.peers.entry(life).or_default();
-        match link {
-            Link::Up(_) => {
-                peer.linked = true;
-                peer.exchange_at = self.now;
-                if peer.slot.is_none() {
-                    peer.slot = self.masks.open();
-                }
-            }
-            Link::Down(_) => self.unlink(life),
-            Link::Blocked(_) => peer.blocked = true,
-            Link::Writable(_) => peer.blocked = false,
-        }
-    }
-
-    fn unlink(&mut self, life: LifeId) {
-        self.hush(life);
-        let Some(peer) = self.peers.get_mut(&life) else { return };
-        if let Some(slot) = peer.slot {
-            self.masks.close(slot);
-        }
-        peer.unlink();
-    }
-
-    fn on_member(&mut self, member: Member) {
-        let (life, up) = match member {
-            Member::Up(life) => (life, true),
-            Member::Down(life) => (life, false),
-        };
-        if life == self.life {
-            return;
-        }
-        // Only lives that were ever linked are recorded: the service may name anybody.
-        let Some(peer) = self.peers.get_mut(&life) else { return };
-        let before = peer.live();
-        peer.member = Some(up);
-        let after = peer.live();
-        if before && !after {
-            self.hush(life);
-        } else if after && !before {
-            self.voice(life);
-        }
-    }
-
-    /// The life's load registers do not count any more.
-    fn hush(&mut self, life: LifeId) {
-        let Some(peer) = self.peers.get(&life) else { return };
-        for (worker, _) in peer.loads.all() {
-            let (worker, load) = (worker.clone(), crate::input::Load::default());
-            self.outbox.push_back(Output::Load { life, worker, load });
-        }
-    }
-
-    /// They count again.
-    fn voice(&mut self, life: LifeId) {
-        let Some(peer) = self.peers.get(&life) else { return };
-        for (worker, load) in peer.loads.all() {
-            self.outbox.push_back(Output::Load { life, worker: worker.clone(), load });
-        }
     }
 
     fn send(&mut self, to: LifeId, class: Class, message: &Message) {

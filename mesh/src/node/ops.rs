@@ -16,7 +16,7 @@ use serde_bytes::ByteBuf;
 use super::Node;
 use crate::limits::{HELD_OPS_MAX, PUSH_DELAY_MS, STAGED_MAX};
 use crate::log::{HeldOp, Retained, step};
-use crate::note::Note;
+use crate::note::{Note, RepairWhy};
 use crate::output::{Class, Rebirth};
 use crate::vector::{Head, ROWS_MAX};
 use crate::wire::{Content, Message, Ops};
@@ -218,11 +218,22 @@ impl Node {
     }
 
     /// Two logs go by one name. Nothing of either is taken from here on; whose life it is finds out by exchange (R3).
+    /// When it is gone and a peer went further on its branch, no pull can ever make the vectors equal: the peer's state is
+    /// merged whole, and both branches' effects are everywhere in the end.
     pub(super) fn fork(&mut self, peer: LifeId, life: LifeId) {
         if let Some(log) = self.logs.get_mut(&life) {
             log.drop_held();
         }
         self.note(Note::Fork { life, peer });
+        let alive = self.peers.get(&life).is_some_and(|owner| owner.admitted);
+        if alive || self.session.is_some() || !self.joined {
+            return;
+        }
+        let head = self.vector.head(life).seq;
+        let further = self.donors(|peer| peer.seq(life) > head);
+        if let Some(donor) = self.pick(&further) {
+            self.start_session(donor, RepairWhy::Mismatch);
+        }
     }
 
     /// Stores chain content until its op comes.

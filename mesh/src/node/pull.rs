@@ -11,7 +11,9 @@ use covey_crdt::id::LifeId;
 use serde_bytes::ByteBuf;
 
 use super::Node;
-use crate::limits::{PULL_BYTES_MAX, PULL_GRACE_MS, PULL_LOGS_MAX, RETRY_MS, UNRESOLVED_MS, WANT_TIPS_MAX};
+use crate::limits::{
+    HELD_OPS_PER_LOG_MAX, PULL_BYTES_MAX, PULL_GRACE_MS, PULL_LOGS_MAX, RETRY_MS, UNRESOLVED_MS, WANT_TIPS_MAX,
+};
 use crate::note::{Note, RepairWhy};
 use crate::output::Class;
 use crate::wire::{Message, Pull, Row, Trimmed, Want, rows};
@@ -53,7 +55,9 @@ impl Node {
         let now = self.now;
         let log = self.log_mut(life);
         let from = log.held_to(head) + 1;
-        if from > most {
+        // What would be dropped again is not asked for.
+        let full = from > head + 1 && log.held() >= HELD_OPS_PER_LOG_MAX;
+        if from > most || full {
             log.gap = None;
             return None;
         }
@@ -99,7 +103,7 @@ impl Node {
 
     pub(super) fn on_trimmed(&mut self, from: LifeId, life: LifeId) {
         let head = self.vector.head(life).seq;
-        let missing = self.peers.get(&from).is_some_and(|peer| peer.seq(life) > head);
+        let missing = self.peers.get(&from).is_some_and(|peer| peer.seq(life) > head && !peer.shunned(self.now));
         if missing && self.session.is_none() {
             self.start_session(from, RepairWhy::Trimmed);
         }

@@ -38,8 +38,7 @@ impl Node {
         let able = |phase: Phase| {
             let fits = &fits;
             self.peers.iter().filter_map(move |(life, peer)| {
-                let shunned = peer.shunned_until.is_some_and(|until| until > self.now);
-                (peer.admitted && peer.phase == Some(phase) && !shunned && fits(peer)).then_some(*life)
+                (peer.admitted && peer.phase == Some(phase) && !peer.shunned(self.now) && fits(peer)).then_some(*life)
             })
         };
         let clean: Vec<LifeId> = able(Phase::Clean).collect();
@@ -110,7 +109,7 @@ impl Node {
         let reply = SliceReply {
             session: ask.session,
             nth: ask.nth,
-            vector: ByteBuf::from(if ask.nth == 0 { self.vector.rows_since(0) } else { Vec::new() }),
+            vector: ByteBuf::from(if ask.nth == 0 { self.vector.rows() } else { Vec::new() }),
             target: ByteBuf::from(target),
             slice: ByteBuf::from(encode_slice(&piece.slice)),
         };
@@ -295,16 +294,23 @@ impl Node {
 
     fn restate(&mut self) {
         let lost: BTreeSet<LifeId> = self.targets.keys().copied().collect();
+        // A lost op may itself have restated touches of a life that is gone: only those of the living are left out.
+        let counted = |life: LifeId| {
+            let lives = life == self.life || self.peers.get(&life).is_some_and(|peer| peer.admitted);
+            lives && !lost.contains(&life)
+        };
         let mut cursor = Some(Cursor::Start);
         let mut slices = Vec::new();
         while let Some(from) = cursor {
             let mut slice = self.replica.piece(&from, RESTATE_BYTES, &|_| true).slice;
             cursor = slice.next.take();
             for holder in &mut slice.holders {
-                holder.segments.retain(|(stamp, _)| lost.contains(&stamp.life));
+                holder.segments.retain(|(stamp, _)| !counted(stamp.life));
             }
             slice.holders.retain(|holder| !holder.segments.is_empty() || holder.floor > Floor::LOWEST);
-            slices.push(slice);
+            if slice != Slice::default() {
+                slices.push(slice);
+            }
         }
         self.note(Note::Restated { lives: u32::try_from(lost.len()).unwrap_or(u32::MAX) });
         for slice in slices {

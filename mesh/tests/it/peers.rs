@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use covey_crdt::hash::HashKey;
 use covey_mesh::net::{LinkFailure, NetSnapshot, StartError, start};
+use covey_mesh::status::Phase;
 
 use crate::support::{Gateway, SOON, config, gateway, gateway_with, net, wait_for};
 
@@ -94,6 +95,7 @@ fn a_seed_that_leads_back_to_oneself_is_left_out() {
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(dials_failed(&a.mesh.metrics(), LinkFailure::OwnAddress), 1, "and not tried again soon");
     assert!(a.linked().is_empty());
+    wait_for("it is alone, and knows it", SOON, || a.mesh.status().phase == Phase::Clean);
 }
 
 fn forward(from: &UdpSocket, to: &UdpSocket, target: SocketAddr) {
@@ -113,6 +115,7 @@ fn own_addresses_among_the_seeds_are_not_dialled_at_all() {
     let a = gateway_with("a", own);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(a.mesh.metrics().dials, 0);
+    wait_for("it is alone, and knows it", SOON, || a.mesh.status().phase == Phase::Clean);
 }
 
 #[test]

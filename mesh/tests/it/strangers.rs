@@ -38,8 +38,15 @@ fn linked_pair() -> (Gateway, Gateway, Vec<Vec<u8>>) {
     std::thread::spawn(move || relay_and_copy(&relay, target, &copies));
     let b = gateway("b", &[through]);
     wait_for("linked", SOON, || a.linked() == ["b"] && b.linked() == ["a"]);
+    wait_for("both are clean and equal", SOON, || a.mesh.status().digest.is_some() && state(&a) == state(&b));
     std::thread::sleep(Duration::from_millis(500));
     (a, b, taken.try_iter().collect())
+}
+
+/// What a replica holds, and how many ops made it.
+fn state(of: &Gateway) -> (Option<String>, String, u64, u64) {
+    let status = of.mesh.status();
+    (status.digest.clone(), status.vector.clone(), status.workers, status.lives)
 }
 
 fn relay_and_copy(relay: &UdpSocket, target: SocketAddr, copies: &mpsc::Sender<Vec<u8>>) {
@@ -62,6 +69,7 @@ fn relay_and_copy(relay: &UdpSocket, target: SocketAddr, copies: &mpsc::Sender<V
 fn a_megabyte_of_garbage_changes_nothing() {
     let (a, b, _) = linked_pair();
     let lives = (a.mesh.life(), b.mesh.life());
+    let held = (state(&a), state(&b));
     let before_kib = resident_kib();
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let mut noise = Noise(1);
@@ -76,6 +84,7 @@ fn a_megabyte_of_garbage_changes_nothing() {
         sent += stranger.send_to(&datagram, a.address()).expect("sends");
     }
     still_well(&a, &b, lives);
+    assert_eq!((state(&a), state(&b)), held, "nothing is placed");
     let grown_kib = resident_kib().saturating_sub(before_kib);
     assert!(grown_kib < 64 * 1024, "grew by {grown_kib} KiB");
 }
@@ -85,6 +94,7 @@ fn forged_truncated_and_replayed_datagrams_change_nothing() {
     let (a, b, copies) = linked_pair();
     assert!(copies.len() > 10, "the relay saw the handshake");
     let lives = (a.mesh.life(), b.mesh.life());
+    let held = (state(&a), state(&b));
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let mut noise = Noise(2);
     for copy in &copies {
@@ -99,6 +109,7 @@ fn forged_truncated_and_replayed_datagrams_change_nothing() {
         }
     }
     still_well(&a, &b, lives);
+    assert_eq!((state(&a), state(&b)), held, "nothing is placed");
 }
 
 /// Both go on: same lives, same link, still talking, no protocol error blamed on the peer.

@@ -134,16 +134,28 @@ impl Client {
         reading.finish(chat.answer, response.headers())
     }
 
+    /// Sends an empty POST.
+    ///
+    /// # Errors
+    /// When nobody answers or the status is not one of success; the text says which.
+    pub async fn post(&self, url: &str, timeout: Duration) -> Result<(), String> {
+        text(self.http.post(url), timeout).await.map(drop)
+    }
+
     /// Fetches a page as text.
     ///
     /// # Errors
     /// When nobody answers or the status is not one of success; the text says which.
     pub async fn page(&self, url: &str, timeout: Duration) -> Result<String, String> {
-        let response = self.http.get(url).timeout(timeout).send().await.map_err(|why| cause(&why))?;
-        let status = response.status();
-        let body = response.text().await.map_err(|why| cause(&why))?;
-        if status.is_success() { Ok(body) } else { Err(format!("status {}: {body}", status.as_u16())) }
+        text(self.http.get(url), timeout).await
     }
+}
+
+async fn text(request: reqwest::RequestBuilder, timeout: Duration) -> Result<String, String> {
+    let response = request.timeout(timeout).send().await.map_err(|why| cause(&why))?;
+    let status = response.status();
+    let body = response.text().await.map_err(|why| cause(&why))?;
+    if status.is_success() { Ok(body) } else { Err(format!("status {}: {body}", status.as_u16())) }
 }
 
 /// A stream as far as it was read.

@@ -49,6 +49,10 @@ impl ArmName {
 pub enum Chaos {
     /// Kill one gateway (SIGKILL) and start it again with the same flags.
     Kill,
+    /// Cut one gateway's network both ways for a while: every datagram of the mesh goes through a switch.
+    Cut,
+    /// Let one gateway's mesh thread panic, and later stall.
+    Panic,
 }
 
 /// Flags of `covey-sim demo`.
@@ -81,6 +85,9 @@ pub struct DemoArgs {
     /// What to break in the middle of the mesh arm
     #[arg(long, value_enum)]
     pub chaos: Option<Chaos>,
+    /// Seconds that `--chaos cut` lasts; connections take 8 to be given up
+    #[arg(long, default_value_t = 20)]
+    pub cut_s: u64,
     /// The gateways' policy, the same in every arm
     #[arg(long, default_value = "mesh")]
     pub policy: String,
@@ -119,6 +126,9 @@ impl DemoArgs {
             if value == 0 || value > max {
                 return Err(format!("{flag} is {value}: it must be between 1 and {max}"));
             }
+        }
+        if !(1..=600).contains(&self.cut_s) {
+            return Err(format!("--cut-s is {}: it must be between 1 and 600", self.cut_s));
         }
         if self.chaos.is_some() && (self.gateways < 2 || !self.arms.contains(&ArmName::Mesh)) {
             return Err("--chaos needs the arm `mesh` and at least two --gateways".to_owned());

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use crate::workload::Workload;
 const SETTLE_MAX: Duration = Duration::from_secs(5);
 /// Errors quoted in the report.
 const ERRORS_QUOTED: usize = 3;
-/// Pause between two looks at whether all processes still run and whether it is time to kill one.
+/// Pause between two looks at whether all processes still run and whether it is time to break one.
 const WATCH_EVERY: Duration = Duration::from_millis(50);
 
 /// Runs an arm.
@@ -41,7 +42,8 @@ pub(super) async fn run(
     progress.stage(&format!("{}: starting", name.name()));
     let mut fleet = Fleet::start(args, binaries, name, &client).await?;
     progress.stage(&format!("{}: running", name.name()));
-    let victim = args.chaos.filter(|_| name == ArmName::Mesh).map(|_| Victim::new(workload.requests()));
+    let chaos = args.chaos.filter(|_| name == ArmName::Mesh);
+    let victim = chaos.map(|chaos| Victim::new(args, chaos, workload.requests()));
     let play = Play {
         arm: name,
         seed: args.seed,
@@ -52,11 +54,22 @@ pub(super) async fn run(
         client: client.clone(),
     };
     let started = Instant::now();
-    let played = tokio::select! {
-        played = play.run(progress) => played?,
-        broken = watch(&mut fleet, victim.as_deref(), &client, progress) => return Err(broken),
+    let (played, wall) = {
+        let mut watching = pin!(watch(&mut fleet, victim.as_deref(), &client, progress));
+        let played = tokio::select! {
+            played = play.run(progress) => played?,
+            broken = &mut watching => return Err(broken),
+        };
+        let wall = started.elapsed();
+        // What was broken late is still given the time to come back.
+        while victim.as_ref().is_some_and(|victim| victim.is_broken()) {
+            tokio::select! {
+                broken = &mut watching => return Err(broken),
+                () = sleep(WATCH_EVERY) => {}
+            }
+        }
+        (played, wall)
     };
-    let wall = started.elapsed();
     if let Some(file) = &args.samples {
         append(file, name, &played).map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
     }
@@ -65,7 +78,10 @@ pub(super) async fn run(
         replicas.words.iter().for_each(|words| progress.say(words));
     }
     let chaos = match &victim {
-        Some(victim) => Some(victim.figures(played.resent).ok_or("the run ended before the killed gateway was back")?),
+        Some(victim) => {
+            let figures = victim.figures(played.failures.len(), played.resent);
+            Some(figures.ok_or("the run ended before it was time to break a gateway")?)
+        }
         None => None,
     };
     let work = probe::work(&client, &fleet).await?;
@@ -74,16 +90,16 @@ pub(super) async fn run(
 }
 
 /// Ends only when something is wrong, and says what: a process that ended by itself, or a killed one that does not
-/// come back. Kills the victim when it is due.
+/// come back. Breaks the victim when it is due.
 async fn watch(fleet: &mut Fleet, victim: Option<&Victim>, client: &Client, progress: &Progress) -> String {
     loop {
         if let Err(why) = fleet.check() {
             return why;
         }
         if let Some(victim) = victim.filter(|victim| victim.is_due()) {
-            progress.say(&format!("mesh: killing gateway g{} and starting it again", victim.index));
+            progress.say(&format!("mesh: {} gateway g{}", victim.doing(), victim.index));
             match victim.strike(fleet, client).await {
-                Ok(after) => progress.say(&format!("mesh: it is ready and clean after {} ms", after.as_millis())),
+                Ok(()) => progress.say(&format!("mesh: gateway g{} is back", victim.index)),
                 Err(why) => return why,
             }
         }

@@ -10,8 +10,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use super::args::{ArmName, DemoArgs};
+use super::args::{ArmName, Chaos, DemoArgs};
 use super::process::{Binaries, POLL, Process};
+use super::switch::Switch;
 use super::{ports, probe};
 use crate::client::Client;
 use crate::worker::READY;
@@ -46,6 +47,8 @@ pub(super) struct Fleet {
     pub(super) workers: Vec<WorkerProcess>,
     pub(super) gateways: Vec<GatewayProcess>,
     covey: PathBuf,
+    /// What carries the mesh's datagrams, when they can be cut.
+    switch: Option<Switch>,
     // Last, so that it outlives the processes that write into it.
     files: TempDir,
 }
@@ -56,6 +59,8 @@ struct Addresses {
     listen: SocketAddr,
     admin: SocketAddr,
     mesh: SocketAddr,
+    /// Where the other gateways find it: its face on the switch, when there is one.
+    told: SocketAddr,
 }
 
 impl Fleet {
@@ -67,9 +72,10 @@ impl Fleet {
         client: &Client,
     ) -> Result<Self, String> {
         let files = TempDir::new().map_err(|why| format!("no temporary directory: {why}"))?;
-        let mut fleet = Self { workers: Vec::new(), gateways: Vec::new(), covey: binaries.covey.clone(), files };
+        let covey = binaries.covey.clone();
+        let mut fleet = Self { workers: Vec::new(), gateways: Vec::new(), covey, switch: None, files };
         fleet.start_workers(args, binaries).await?;
-        fleet.start_gateways(args, arm)?;
+        fleet.start_gateways(args, arm).await?;
         for index in 0..fleet.gateways.len() {
             fleet.ready(index, client, START_MAX).await?;
         }
@@ -97,12 +103,18 @@ impl Fleet {
         Ok(())
     }
 
-    fn start_gateways(&mut self, args: &DemoArgs, arm: ArmName) -> Result<(), String> {
+    async fn start_gateways(&mut self, args: &DemoArgs, arm: ArmName) -> Result<(), String> {
         let count = arm.gateways(args.gateways);
-        let addresses: Vec<_> = ports::free(3 * count)?
+        let mut addresses: Vec<_> = ports::free(3 * count)?
             .chunks_exact(3)
-            .map(|three| Addresses { listen: three[0], admin: three[1], mesh: three[2] })
+            .map(|three| Addresses { listen: three[0], admin: three[1], mesh: three[2], told: three[2] })
             .collect();
+        if arm == ArmName::Mesh && args.chaos == Some(Chaos::Cut) {
+            let homes = addresses.iter().map(|address| address.mesh).collect();
+            let switch = Switch::start(homes).await.map_err(|why| format!("no switch for the mesh: {why}"))?;
+            addresses.iter_mut().enumerate().for_each(|(index, address)| address.told = switch.face(index));
+            self.switch = Some(switch);
+        }
         let secret = self.secret()?;
         for index in 0..count {
             let flags = self.gateway_flags(args, arm, index, &addresses, &secret);
@@ -134,13 +146,17 @@ impl Fleet {
             self.workers.iter().map(|worker| ("--worker", format!("{}={}", worker.process.name, worker.base)));
         list.extend(flags(&workers.collect::<Vec<_>>()));
         match arm {
-            ArmName::Mesh => list.extend(flags(&[
-                ("--mesh", "on".to_owned()),
-                ("--mesh-name", format!("g{index}")),
-                ("--mesh-listen", own.mesh.to_string()),
-                ("--mesh-seeds", seeds(index, all)),
-                ("--mesh-secret-file", secret.to_owned()),
-            ])),
+            ArmName::Mesh => {
+                list.extend(flags(&[
+                    ("--mesh", "on".to_owned()),
+                    ("--mesh-name", format!("g{index}")),
+                    ("--mesh-listen", own.mesh.to_string()),
+                    ("--mesh-advertise", own.told.to_string()),
+                    ("--mesh-seeds", seeds(index, all)),
+                    ("--mesh-secret-file", secret.to_owned()),
+                ]));
+                list.extend((args.chaos == Some(Chaos::Panic)).then(|| "--test-hooks".to_owned()));
+            }
             ArmName::Bound | ArmName::Off | ArmName::Sticky => list.extend(flags(&[("--mesh", "off".to_owned())])),
         }
         list
@@ -196,6 +212,11 @@ impl Fleet {
         Ok(())
     }
 
+    /// What carries the mesh's datagrams.
+    pub(super) fn switch(&self) -> Result<&Switch, String> {
+        self.switch.as_ref().ok_or_else(|| "this arm has no switch to cut".to_owned())
+    }
+
     /// An error when one of the processes has ended by itself.
     pub(super) fn check(&mut self) -> Result<(), String> {
         let workers = self.workers.iter_mut().map(|worker| &mut worker.process);
@@ -209,7 +230,7 @@ fn seeds(index: usize, all: &[Addresses]) -> String {
     let mut others: Vec<_> =
         [1, 3].iter().map(|step| (index + step) % all.len()).filter(|&other| other != index).collect();
     others.dedup();
-    others.iter().map(|&other| all[other].mesh.to_string()).collect::<Vec<_>>().join(",")
+    others.iter().map(|&other| all[other].told.to_string()).collect::<Vec<_>>().join(",")
 }
 
 fn flags(pairs: &[(&str, String)]) -> Vec<String> {

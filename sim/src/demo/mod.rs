@@ -17,6 +17,7 @@ mod probe;
 mod process;
 mod progress;
 mod report;
+mod switch;
 
 pub use args::{ArmName, Chaos, DemoArgs};
 pub use measure::{ArmFigures, Quantiles, Sample, quantiles, share};
@@ -33,8 +34,8 @@ use progress::Progress;
 /// What a terminal's reader may want to do next.
 const HINTS: &str = "
 Look at the cached share of turns after the first: mesh should be near bound, off far below it.
-Next: `covey-sim demo --arms mesh --chaos kill` kills a gateway on the way; `--samples FILE` writes every request;
-`--json FILE` writes this table; `--help` lists what can be changed.
+Next: `covey-sim demo --arms mesh --chaos kill` kills a gateway on the way, `cut` cuts its network, `panic` breaks its mesh
+thread; `--samples FILE` writes every request; `--json FILE` writes this table; `--help` lists what can be changed.
 ";
 
 /// Runs the demo and prints its table. Exit code 1 when requests failed, replicas differ or the mesh recovered too little.

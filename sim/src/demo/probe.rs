@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use covey_mesh::status::{Phase, Status};
+use futures_util::future::join_all;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
@@ -47,6 +48,16 @@ async fn mesh_page(client: &Client, admin: &str) -> Result<MeshPage, String> {
     serde_json::from_str(&page).map_err(|why| format!("{admin}/mesh is not what this demo can read: {why}"))
 }
 
+/// What all gateways say, asked at the same time.
+pub(super) async fn statuses(client: &Client, fleet: &Fleet) -> Vec<Result<Status, String>> {
+    join_all(fleet.gateways.iter().map(|gateway| status(client, &gateway.admin))).await
+}
+
+/// Asks a gateway to do something.
+pub(super) async fn post(client: &Client, url: &str) -> Result<(), String> {
+    client.post(url, PAGE_MAX).await.map_err(|why| format!("{url}: {why}"))
+}
+
 /// How the replicas stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Replicas {
@@ -86,11 +97,7 @@ impl Replicas {
 pub(super) async fn settle(client: &Client, fleet: &Fleet, one_mesh: bool, patience: Duration) -> Replicas {
     let deadline = Instant::now() + patience;
     loop {
-        let mut statuses = Vec::new();
-        for gateway in &fleet.gateways {
-            statuses.push(status(client, &gateway.admin).await);
-        }
-        let replicas = Replicas::of(&statuses);
+        let replicas = Replicas::of(&statuses(client, fleet).await);
         let settled = replicas.clean && (replicas.equal || !one_mesh);
         if settled || Instant::now() > deadline {
             return replicas;

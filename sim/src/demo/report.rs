@@ -17,7 +17,7 @@ const LOSS_LEFT_MAX: f64 = 0.2;
 pub struct Report {
     /// One entry an arm, in the order in which they ran.
     pub arms: Vec<ArmFigures>,
-    /// What the killed gateway cost, when one was killed.
+    /// What the broken gateway cost, when one was broken.
     pub chaos: Option<ChaosFigures>,
 }
 
@@ -32,7 +32,7 @@ pub struct Verdict {
     pub recovered: Option<f64>,
     /// Whether that is enough; also true when it could not be judged.
     pub recovered_enough: bool,
-    /// Whether the killed gateway came back as good as the others; also true when none was killed.
+    /// Whether the broken gateway cost no more than it may; also true when none was broken.
     pub chaos: bool,
 }
 
@@ -74,15 +74,7 @@ impl Report {
     pub fn json(&self) -> Value {
         let mut json = json!({ "arms": self.arms.iter().map(arm_json).collect::<Vec<_>>() });
         if let Some(chaos) = &self.chaos {
-            json["chaos"] = json!({
-                "gateway": chaos.gateway,
-                "resent": chaos.resent,
-                "ready_clean_ms": chaos.back_after.as_secs_f64() * 1_000.0,
-                "followups": chaos.follow_ups,
-                "followup_cached_share": chaos.followup_cached_share,
-                "fleet_followup_cached_share": chaos.fleet_followup_cached_share,
-                "passed": chaos.passed(),
-            });
+            json["chaos"] = chaos.json();
         }
         json
     }
@@ -136,27 +128,19 @@ impl Report {
             }
         }
         if let Some(chaos) = &self.chaos {
-            let _ = writeln!(
-                text,
-                "Killed gateway {}: ready and clean {} ms after its start, {} requests sent to another gateway, its first \
-                 {} follow-ups {} cached, the others' {}.",
-                chaos.gateway,
-                chaos.back_after.as_millis(),
-                chaos.resent,
-                chaos.follow_ups,
-                percent(chaos.followup_cached_share),
-                percent(chaos.fleet_followup_cached_share),
-            );
+            text.push_str(&chaos.words());
         }
         for (good, words) in [
             (verdict.no_errors, "some requests failed"),
             (verdict.converged, "some replicas were not clean and equal at the end"),
             (verdict.recovered_enough, "the mesh left more than a fifth of the loss"),
-            (verdict.chaos, "the killed gateway came back worse than the others"),
         ] {
             if !good {
                 let _ = writeln!(text, "FAILED: {words}.");
             }
+        }
+        if let Some(chaos) = self.chaos.as_ref().filter(|chaos| !chaos.passed()) {
+            let _ = writeln!(text, "FAILED: {}.", chaos.complaint());
         }
         if let Some(recovered) = verdict.recovered {
             let part = if recovered < 1.0 { percent(Some(recovered)) } else { "all (100%)".to_owned() };

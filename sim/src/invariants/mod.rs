@@ -86,6 +86,12 @@ pub fn check(views: &[View], oracle: &Oracle) -> Vec<Violation> {
 
 /// Checks the bounds of one node.
 #[must_use]
-pub fn check_bounds(name: &str, node: &Node, queued: usize) -> Vec<Violation> {
-    i9_bounded::check(name, node, queued)
+pub fn check_bounds(name: &str, node: &Node) -> Vec<Violation> {
+    i9_bounded::check(name, node)
+}
+
+/// Checks how much a node put out in one turn.
+#[must_use]
+pub fn check_turn(name: &str, queued: usize) -> Option<Violation> {
+    i9_bounded::check_turn(name, queued)
 }

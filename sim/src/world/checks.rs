@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use covey_crdt::id::{LifeId, WorkerId};
 use covey_mesh::input::Load;
+use covey_mesh::limits::EPS_MS;
 use covey_mesh::node::Node;
+use covey_mesh::note::ClockState;
 use covey_mesh::status::Phase;
 
 use super::{Event, Slot, World};
@@ -19,8 +21,10 @@ impl World {
         for slot in &mut self.slots {
             if let Some(node) = &slot.node {
                 self.outcome.violations.extend(slot.marks.advance(slot.name.as_str(), node));
+                self.outcome.violations.extend(invariants::check_bounds(slot.name.as_str(), node));
             }
         }
+        self.check_tokens();
         if heavy {
             self.check_states(false);
         } else if self.calm && self.outcome.converged_ms.is_none() && self.unequal().is_empty() {
@@ -32,6 +36,7 @@ impl World {
     /// Looks at states block by block: of nodes with equal vectors and digests at one while faults last, at all in the
     /// end. Digests are checked against recomputed ones everywhere, so an unequal state cannot hide behind an equal one.
     pub(super) fn check_states(&mut self, all: bool) {
+        self.check_future();
         let live = self.slots.iter().filter_map(|slot| Some((slot.name.to_string(), slot.node.as_ref()?)));
         let mut seen = BTreeSet::new();
         let mut views: Vec<View> = Vec::new();
@@ -48,10 +53,59 @@ impl World {
         self.outcome.violations.extend(invariants::check(&views, &self.oracle));
     }
 
+    /// Rules (b) and (c): nothing from beyond the local clock's tolerance is in a node's state, whichever way it came.
+    fn check_future(&mut self) {
+        for nth in 0..self.slots.len() {
+            let limit = self.wall(nth).0 + EPS_MS + 10;
+            let slot = &self.slots[nth];
+            for (worker, _, placed) in slot.node.iter().flat_map(|node| node.replica().holders()) {
+                let newest = placed.segments(None).last().map_or(placed.floor().stamp, |(stamp, _)| stamp);
+                if newest.hlc.ms() > limit {
+                    let what = format!(
+                        "{} covers {worker} at {} ms, its own clock allows {limit}",
+                        slot.name,
+                        newest.hlc.ms()
+                    );
+                    self.outcome.violations.push(Violation::new("rules b and c", what));
+                }
+            }
+        }
+    }
+
+    /// I5: a token that an engine had before never comes back; so an incarnation's counter cannot outrun its token (P12).
+    fn check_tokens(&mut self) {
+        for worker in 0..self.plan.workers {
+            let id = self.traffic.worker(worker);
+            for slot in &self.slots {
+                let Some(record) = slot.node.as_ref().and_then(|node| node.replica().record(&id)) else { continue };
+                let token = &record.incarnation.token;
+                let age = (0..=self.tokens[worker]).find(|nth| self.traffic.token(worker, *nth) == *token);
+                if age.is_none_or(|age| record.incarnation.counter > age + 1) {
+                    let what = format!(
+                        "{}: {id} is {:?} though its engine had that token before",
+                        slot.name, record.incarnation
+                    );
+                    self.outcome.violations.push(Violation::new("I5", what));
+                }
+            }
+        }
+    }
+
     /// In what the cluster has not converged yet; empty when it has (I10).
     pub(super) fn unequal(&self) -> String {
-        let live: Vec<(&Slot, &Node)> =
-            self.slots.iter().filter_map(|slot| slot.node.as_ref().map(|node| (slot, node))).collect();
+        let live: Vec<(usize, &Slot, &Node)> =
+            self.slots.iter().enumerate().filter_map(|(nth, slot)| Some((nth, slot, slot.node.as_ref()?))).collect();
+        let misjudged = live.iter().find(|(nth, _, node)| node.clock() != self.true_clock(*nth));
+        if let Some((_, slot, node)) = misjudged {
+            return format!("{} takes its clock for {}", slot.name, node.clock().name());
+        }
+        let all: Vec<(&Slot, &Node)> = live.iter().map(|(_, slot, node)| (*slot, *node)).collect();
+        // A minority with broken clocks is neither waited for nor obeyed.
+        let live: Vec<(&Slot, &Node)> = live
+            .iter()
+            .filter(|(nth, _, _)| self.plan.left_ms[*nth] == 0)
+            .map(|(_, slot, node)| (*slot, *node))
+            .collect();
         let unclean: Vec<String> = live
             .iter()
             .filter(|(_, node)| node.phase() != Phase::Clean)
@@ -66,7 +120,16 @@ impl World {
         if live.windows(2).any(|pair| pair[0].1.replica().digest() != pair[1].1.replica().digest()) {
             return "digests differ".to_owned();
         }
-        self.wrong_loads(&live)
+        self.wrong_loads(&all)
+    }
+
+    /// Where a node's clock really stands once faults are over (P11, I12).
+    fn true_clock(&self, nth: usize) -> ClockState {
+        match self.plan.left_ms[nth] {
+            0 => ClockState::Good,
+            1.. => ClockState::Ahead,
+            _ => ClockState::Behind,
+        }
     }
 
     /// Load registers as each node sees them against what their writers wrote; dead writers' must not count.

@@ -93,7 +93,9 @@ impl World {
         self.calm = true;
         self.network.calm();
         for slot in 0..self.slots.len() {
-            self.slots[slot].offset_ms = self.slots[slot].offset_ms.clamp(-100, 100);
+            let mended = self.slots[slot].offset_ms.clamp(-100, 100);
+            let left = self.plan.left_ms[slot];
+            self.slots[slot].offset_ms = if left == 0 { mended } else { left };
             self.start(slot);
             self.handle(slot, Input::Elapsed);
         }

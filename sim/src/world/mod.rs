@@ -19,6 +19,7 @@ use covey_mesh::input::{Input, Link, Load, Local, Member, MonoTime};
 use covey_mesh::node::{Node, NodeConfig};
 use covey_mesh::note::Note;
 use covey_mesh::output::Output;
+use covey_mesh::status::Phase;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::invariants::{self, Marks, Violation};
@@ -307,8 +308,12 @@ impl World {
         let Slot { name, node: Some(node), .. } = &mut self.slots[slot] else { return };
         let life = node.life();
         let outputs: Vec<Output> = std::iter::from_fn(|| node.poll_output()).collect();
-        let bounds = invariants::check_bounds(name.as_str(), node, outputs.len());
-        self.outcome.violations.extend(bounds);
+        self.outcome.violations.extend(invariants::check_turn(name.as_str(), outputs.len()));
+        let joining = node.phase() == Phase::Joining;
+        if joining && node.retained(life, 2).into_iter().flatten().any(|(_, op)| op.stamp().is_some()) {
+            let what = format!("{name} stamped before it had joined (rule e)");
+            self.outcome.violations.push(Violation::new("I10", what));
+        }
         let mut reborn = false;
         for output in outputs {
             match output {

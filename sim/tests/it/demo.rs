@@ -24,7 +24,12 @@ fn covey() -> Option<std::path::PathBuf> {
 
 fn demo(covey: &Path, json: &Path, more: &[&str]) -> (Option<i32>, String, Value) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_covey-sim"));
-    command.args(["demo", "--gateways", "3", "--workers", "4", "--live", "6", "--sessions", "6", "--think-ms", "50"]);
+    command.args(["demo", "--gateways", "3", "--workers", "4", "--live", "6"]);
+    for (flag, value) in [("--sessions", "6"), ("--think-ms", "50")] {
+        if !more.contains(&flag) {
+            command.args([flag, value]);
+        }
+    }
     // Fast engines: seconds, not minutes. Speeds change times, not what is cached where.
     command.args(["--decode-step-ms", "1", "--prefill-tokens-per-s", "200000"]);
     command.arg("--covey").arg(covey).arg("--json").arg(json).args(more).stdin(Stdio::null());
@@ -58,8 +63,39 @@ fn a_gateway_killed_on_the_way_costs_no_request() {
     let (_, said, json) = demo(&covey, &files.path().join("demo.json"), &["--arms", "mesh", "--chaos", "kill"]);
     let mesh = &json["arms"][0];
     assert_eq!((mesh["errors"].as_u64(), mesh["clean"].as_bool()), (Some(0), Some(true)), "{said}");
-    assert_eq!(json["chaos"]["gateway"], "g1");
+    assert_eq!((json["chaos"]["kind"].as_str(), json["chaos"]["gateway"].as_str()), (Some("kill"), Some("g1")));
     assert!(json["chaos"]["ready_clean_ms"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_gateway_whose_network_is_cut_keeps_answering_and_agrees_again_soon_after() {
+    let Some(covey) = covey() else { return };
+    let files = tempfile::tempdir().unwrap();
+    // Longer than a silent connection lives, so that gateways have to find each other again.
+    let flags = ["--arms", "mesh", "--chaos", "cut", "--cut-s", "10", "--think-ms", "1500"];
+    let (_, said, json) = demo(&covey, &files.path().join("demo.json"), &flags);
+    let (mesh, chaos) = (&json["arms"][0], &json["chaos"]);
+    assert_eq!((mesh["errors"].as_u64(), mesh["clean"].as_bool()), (Some(0), Some(true)), "{said}");
+    assert_eq!((chaos["kind"].as_str(), chaos["parted"].as_bool()), (Some("cut"), Some(true)), "{said}");
+    assert!(chaos["datagrams_dropped"].as_u64().unwrap() > 0, "{said}");
+    let answered = |whose: &str| chaos["answered"][whose].as_u64().unwrap();
+    assert!(answered("own") > 0 && answered("others") > 0, "{said}");
+    // The demo's mark is two seconds; tests share their machine with others.
+    assert!(chaos["recovered_ms"].as_f64().unwrap() < 5_000.0, "{said}");
+}
+
+#[test]
+fn a_mesh_thread_that_panics_and_stalls_costs_no_request() {
+    let Some(covey) = covey() else { return };
+    let files = tempfile::tempdir().unwrap();
+    let flags = ["--arms", "mesh", "--chaos", "panic", "--sessions", "8", "--think-ms", "1200"];
+    let (code, said, json) = demo(&covey, &files.path().join("demo.json"), &flags);
+    let (mesh, chaos) = (&json["arms"][0], &json["chaos"]);
+    assert_eq!((code, mesh["errors"].as_u64(), mesh["clean"].as_bool()), (Some(0), Some(0), Some(true)), "{said}");
+    assert_eq!((chaos["kind"].as_str(), chaos["passed"].as_bool()), (Some("panic"), Some(true)), "{said}");
+    // The watchdog waits two seconds before it believes in a stall.
+    assert!(chaos["stall_recovered_ms"].as_f64().unwrap() > 1_000.0, "{said}");
+    assert!(chaos["panic_recovered_ms"].as_f64().unwrap() > 0.0, "{said}");
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! The layout of every kind of frame, held by bytes that are checked in and never written by a test.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+const GOLDEN: &str = include_str!("../../tests/golden/frames-1.txt");
+
+fn buf(bytes: &[u8]) -> ByteBuf {
+    ByteBuf::from(bytes.to_vec())
+}
+
+fn messages() -> Vec<(&'static str, Message)> {
+    let id = Id(*b"0123456789abcdef");
+    let feed = FeedEntry {
+        worker: "http://10.0.0.1:8000".to_owned(),
+        rank: 1,
+        counter: 2,
+        token: "boot".to_owned(),
+        generation: 3,
+        life: id,
+        position: 4,
+    };
+    let exchange = Exchange {
+        name: "gw-a".to_owned(),
+        cluster: "prod".to_owned(),
+        block_bytes: 256,
+        wall_ms: 1_764_000_000_000,
+        mono_us: 5,
+        echo_us: 6,
+        held_us: 7,
+        phase: 1,
+        digest: buf(&[8; 16]),
+        vector: 9,
+        version: 10,
+        since: 11,
+        vector_acked: 12,
+        load_acked: 13,
+        lives: buf(&[14; 32]),
+        feeds: vec![feed],
+        held: buf(&[15; 24]),
+    };
+    let entry = LoadEntry { worker: "w".to_owned(), rank: 0, requests: 3, queued_tokens: 4_000 };
+    let reply = SliceReply { session: 1, nth: 2, vector: buf(&[3; 32]), target: buf(&[4; 24]), slice: buf(&[5; 4]) };
+    vec![
+        ("exchange", Message::Exchange(Box::new(exchange))),
+        ("ops", Message::Ops(Ops { life: id, first: 1, before: 2, chains: buf(&[3]), ops: buf(&[4]) })),
+        ("pull", Message::Pull(Pull { wants: buf(&[1; 32]) })),
+        ("trimmed", Message::Trimmed(Trimmed { life: id })),
+        ("want", Message::Want(Want { tips: buf(&[1; 20]) })),
+        ("content", Message::Content(Content { chains: buf(&[1, 2]) })),
+        ("loads", Message::Loads(Loads { version: 2, since: 1, entries: vec![entry] })),
+        ("slice-ask", Message::SliceAsk(SliceAsk { session: 1, nth: 2, cursor: buf(&[3]), whole: true })),
+        ("slice-reply", Message::SliceReply(Box::new(reply))),
+        ("slice-refused", Message::SliceRefused(SliceRefused { session: 1, why: "joining".to_owned() })),
+        ("refused", Message::Refused(Refused { why: "the name gw-a belongs to a live gateway".to_owned() })),
+    ]
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex digits")).collect()
+}
+
+#[test]
+fn golden_bytes_of_every_kind_of_frame_of_wire_version_1() {
+    assert_eq!(WIRE_VERSION, 1, "a new version gets a new file; the old one stays as long as it is read");
+    let golden: BTreeMap<&str, &str> = GOLDEN.lines().filter_map(|line| line.split_once(' ')).collect();
+    let messages = messages();
+    assert_eq!(golden.len(), messages.len());
+    for (kind, message) in messages {
+        assert_eq!(golden.get(kind).copied(), Some(hex(&message.encode()).as_str()), "{kind}");
+        assert_eq!(Message::decode(&unhex(golden[kind])), Ok(message), "{kind}");
+    }
+}
+
+#[test]
+fn a_kind_without_golden_bytes_does_not_compile() {
+    for (kind, message) in messages() {
+        let named = match message {
+            Message::Exchange(_) => "exchange",
+            Message::Ops(_) => "ops",
+            Message::Pull(_) => "pull",
+            Message::Trimmed(_) => "trimmed",
+            Message::Want(_) => "want",
+            Message::Content(_) => "content",
+            Message::Loads(_) => "loads",
+            Message::SliceAsk(_) => "slice-ask",
+            Message::SliceReply(_) => "slice-reply",
+            Message::SliceRefused(_) => "slice-refused",
+            Message::Refused(_) => "refused",
+        };
+        assert_eq!(kind, named);
+    }
+}
+
+#[test]
+fn frames_cut_short_or_longer_are_malformed_wherever_that_happens() {
+    for (kind, message) in messages() {
+        let frame = message.encode();
+        for len in 0..frame.len() {
+            let cut = Message::decode(&frame[..len]);
+            assert!(matches!(cut, Err(RefuseFrame::Malformed { .. })), "{kind} cut to {len}: {cut:?}");
+        }
+        let longer = [&frame[..], &[0]].concat();
+        assert_eq!(Message::decode(&longer), Err(RefuseFrame::Malformed { offset: frame.len() }), "{kind}");
+    }
+}
