@@ -170,7 +170,8 @@ impl Model for Interleavings {
             actions.extend(frames.iter().map(|number| Action::Double(*number)));
         }
         let deeds = state.done.iter().zip(self.scenario.deeds);
-        actions.extend(deeds.enumerate().filter(|(_, (done, all))| **done < all.len()).map(|(nth, _)| Action::Act(nth)));
+        actions
+            .extend(deeds.enumerate().filter(|(_, (done, all))| **done < all.len()).map(|(nth, _)| Action::Act(nth)));
     }
 
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
@@ -205,7 +206,9 @@ impl Model for Interleavings {
             Property::always("no life and no connection is given up", |_, state: &State| state.holds("link")),
             Property::always("I10: converges once faults stop", Self::converges),
             Property::sometimes("two nodes are unequal", |_, state: &State| state.unequal()),
-            Property::sometimes("an op arrives out of order", |_, state: &State| state.seats.iter().any(|s| s.sight.held > 0)),
+            Property::sometimes("an op arrives out of order", |_, state: &State| {
+                state.seats.iter().any(|s| s.sight.held > 0)
+            }),
         ];
         if self.scenario.copies > 0 {
             let name = "an op arrives that was applied already";
@@ -225,9 +228,7 @@ impl Model for Interleavings {
 impl State {
     fn holds(&self, invariant: &str) -> bool {
         let equal = |one: &Sight, other: &Sight| {
-            invariant != "I1"
-                || !(one.clean && other.clean && one.vector == other.vector)
-                || one.digest == other.digest
+            invariant != "I1" || !(one.clean && other.clean && one.vector == other.vector) || one.digest == other.digest
         };
         let pairs = [(0, 1), (0, 2), (1, 2)];
         self.wrong.as_ref().is_none_or(|wrong| wrong.invariant != invariant)
