@@ -62,6 +62,16 @@ impl Oracle {
         self.ops.values().map(|ops| ops.len() as u64).sum()
     }
 
+    /// The ops that a vector counts.
+    pub fn counted<'a>(&'a self, vector: &'a BTreeMap<LifeId, u64>) -> impl Iterator<Item = &'a Op> {
+        vector.iter().filter_map(|(life, seq)| Some(self.ops.get(life)?.iter().take(*seq as usize))).flatten()
+    }
+
+    /// Every op ever published.
+    pub fn ops(&self) -> impl Iterator<Item = &Op> {
+        self.ops.values().flatten()
+    }
+
     /// The parent of a path that was placed.
     #[must_use]
     pub fn parent(&self, path: PathId) -> Option<PathId> {
@@ -80,8 +90,7 @@ impl Oracle {
         &self,
         vector: &BTreeMap<LifeId, u64>,
     ) -> (BTreeMap<WorkerId, Incarnation>, BTreeMap<HolderKey, Coverage>) {
-        let seen = vector.iter().filter_map(|(life, seq)| self.ops.get(life).map(|ops| ops.iter().take(*seq as usize)));
-        let facts: Vec<Fact> = seen.flatten().flat_map(facts).collect();
+        let facts: Vec<Fact> = self.counted(vector).flat_map(facts).collect();
         let mut incarnations: BTreeMap<WorkerId, Incarnation> = BTreeMap::new();
         for fact in &facts {
             let newest = incarnations.entry(fact.worker.clone()).or_insert_with(|| fact.incarnation.clone());

@@ -2,9 +2,11 @@
 //!
 //! Most interleavings differ in how node states are combined, not in the states of one node, so nodes are kept by
 //! fingerprint and turns by (fingerprint, time, input). The fingerprint is a 128-bit hash over the node's derived
-//! `Debug` form, which prints every field: two states are one only when nothing the protocol could act upon differs. The
-//! one thing it does not print is how far the node's random generator is; that decides jitter (shorter than any step of
-//! time here) and which of several peers is asked, so of those choices one is followed.
+//! `Debug` form, which prints every field, so two states are one only when nothing the protocol could act upon differs.
+//! Lives, paths and digests print their first 32, 48 and 32 bits: lives are chosen to differ there, a dozen paths do, and
+//! digests follow from what is printed beside them (the root digest goes in whole). The one thing that is not printed is
+//! how far the node's random generator is; that decides jitter (shorter than any step of time here), a session's number
+//! and which of several peers is asked, so of those choices one is followed.
 //!
 //! Not here: interleaving (`model`).
 
@@ -23,6 +25,7 @@ use covey_sim::oracle::Oracle;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::cluster::{Frame, Outputs, life, turn};
+use crate::returned;
 use crate::scenario::{Deed, inputs};
 
 /// One state of one node, and what a look at it says.
@@ -57,7 +60,7 @@ pub(crate) struct Turn {
     pub(crate) duplicate: bool,
     pub(crate) repaired: bool,
     pub(crate) aborted: bool,
-    pub(crate) wrong: Option<Arc<Violation>>,
+    pub(crate) wrong: Arc<[Violation]>,
 }
 
 /// A clean replica's digest and content, by the logs its vector counts: life, sequence number, running hash.
@@ -95,7 +98,7 @@ impl Lab {
     /// Looks at a node that is at the start of a scenario.
     pub(crate) fn first(&mut self, node: Node, oracle: &Oracle) -> Arc<Sight> {
         let (sight, wrong) = self.look(node, oracle);
-        assert_eq!(wrong, None, "nothing is wrong yet");
+        assert_eq!(wrong, [], "nothing is wrong yet");
         sight
     }
 
@@ -126,9 +129,10 @@ impl Lab {
         record(oracle, &before.node, &node);
         let mut marks = Marks::default();
         let _ = marks.advance("", &before.node);
-        let went_back = marks.advance("a node", &node).into_iter().next();
+        let went_back = marks.advance("a node", &node);
         let broke_off = outputs.broke_off.map(|what| Violation { invariant: "link", what });
-        let (sight, wrong) = self.look(node, oracle);
+        let (sight, mut wrong) = self.look(node, oracle);
+        wrong.extend(went_back.into_iter().chain(broke_off));
         let noted = |is: fn(&Note) -> bool| outputs.notes.iter().any(is);
         let done = Arc::new(Turn {
             sight,
@@ -136,7 +140,7 @@ impl Lab {
             duplicate: noted(|note| matches!(note, Note::Duplicate { .. })),
             repaired: noted(|note| matches!(note, Note::RepairDone { .. })),
             aborted: noted(|note| matches!(note, Note::RepairAborted { .. })),
-            wrong: wrong.or(went_back).or(broke_off).map(Arc::new),
+            wrong: wrong.into(),
             sent: outputs.frames.into_iter().map(|frame| self.number(frame)).collect(),
         });
         self.turns.insert((before.print, at_ms, event), Arc::clone(&done));
@@ -144,13 +148,15 @@ impl Lab {
     }
 
     /// The node by its fingerprint, and what is wrong with it.
-    fn look(&mut self, node: Node, oracle: &Oracle) -> (Arc<Sight>, Option<Violation>) {
+    fn look(&mut self, node: Node, oracle: &Oracle) -> (Arc<Sight>, Vec<Violation>) {
         let print = fingerprint(&node);
         if let Some(known) = self.sights.get(&print) {
-            return (Arc::clone(known), None);
+            return (Arc::clone(known), Vec::new());
         }
         let view = View::of(node.life().to_string(), &node);
-        let wrong = self.differs(&node, &view).or_else(|| invariants::check(&[view], oracle).into_iter().next());
+        let mut wrong: Vec<Violation> = self.differs(&node, &view).into_iter().collect();
+        wrong.extend(returned::check(&view, oracle));
+        wrong.extend(invariants::check(&[view], oracle));
         let sight = Arc::new(Sight {
             print,
             clean: node.phase() == Phase::Clean,
@@ -159,7 +165,7 @@ impl Lab {
             held: node.status(MonoTime::default()).ops_held,
             node,
         });
-        if wrong.is_none() {
+        if wrong.is_empty() {
             self.sights.insert(print, Arc::clone(&sight));
         }
         (sight, wrong)
@@ -202,5 +208,6 @@ fn fingerprint(node: &Node) -> u128 {
     }
     let mut sink = Sink(Xxh3Default::new());
     write!(sink, "{node:?}").expect("hashing does not fail");
+    sink.0.update(&node.replica().digest().0.to_be_bytes());
     sink.0.digest128()
 }

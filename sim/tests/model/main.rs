@@ -1,7 +1,7 @@
 //! Model checking: the real core, every interleaving of a few ops among three nodes.
 //!
 //! The simulator draws long histories by chance; this tries *all* short ones. Each test explores one scenario to the end
-//! and fails with the shortest history that breaks a property, when it has become trivial, or when it does not meet what
+//! and fails with a short history that breaks a property, when it has become trivial, or when it does not meet what
 //! it is there to meet. Abstracted: time moves in few, equal steps and clocks agree (skew is the simulator's business);
 //! connections stay up; the random generator's choices (see `lab`); loads and engine events are not used.
 //!
@@ -10,6 +10,7 @@
 mod cluster;
 mod lab;
 mod model;
+mod returned;
 mod scenario;
 
 use std::time::Instant;
@@ -24,7 +25,7 @@ fn explore(scenario: Scenario) {
     let (name, states_min) = (scenario.name, scenario.states_min);
     let started = Instant::now();
     let checker = Interleavings::new(scenario).checker();
-    let checker = checker.finish_when(HasDiscoveries::AnyFailures).target_state_count(1_000_000).spawn_bfs().join();
+    let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let (states, depth) = (checker.unique_state_count(), checker.max_depth());
     let (nodes, turns) = checker.model().lab().size();
     let took = started.elapsed().as_secs_f64();
@@ -32,18 +33,23 @@ fn explore(scenario: Scenario) {
     println!(
         "{name}: {states} states, {depth} deep, {nodes} node states, {turns} turns, {calms} runs to convergence, {took:.1} s"
     );
+    let (mut failed, mut missing) = (Vec::new(), Vec::new());
     for property in checker.model().properties() {
         let found = checker.discovery(property.name);
         match (property.expectation, found) {
             (Expectation::Always, Some(path)) => {
-                let state = path.last_state().clone();
-                let why = state.wrong.as_ref().map(|wrong| wrong.what.clone()).or(checker.model().diverged());
-                panic!("{name}: {} broken by {:?}: {}", property.name, path.into_actions(), why.unwrap_or_default());
+                let model = checker.model();
+                let broken: Vec<String> = path.last_state().wrong.iter().map(|wrong| wrong.what.clone()).collect();
+                let why = if broken.is_empty() { model.diverged().unwrap_or_default() } else { broken.join("; ") };
+                let history = model.tell(&path.into_actions());
+                failed.push(format!("{}\n  {why}, after{history}", property.name));
             }
-            (Expectation::Sometimes, None) => panic!("{name}: never happened: {}", property.name),
+            (Expectation::Sometimes, None) => missing.push(property.name),
             (Expectation::Always, None) | (Expectation::Sometimes, Some(_)) | (Expectation::Eventually, _) => {}
         }
     }
+    assert!(failed.is_empty(), "{name}: {}", failed.join("\n"));
+    assert!(missing.is_empty(), "{name}: never happened: {missing:?}");
     assert!(states >= states_min, "{name}: {states} states, at least {states_min} were expected");
 }
 

@@ -43,7 +43,8 @@ pub(crate) struct State {
     done: [usize; NODES],
     /// Frames that may still be doubled.
     copies: u8,
-    pub(crate) wrong: Option<Arc<Violation>>,
+    /// What the last turn broke; nothing happens after that.
+    pub(crate) wrong: Arc<[Violation]>,
     /// Follows from the nodes' logs, so it is not part of the state's identity.
     oracle: Arc<Oracle>,
     /// What the last turn was like; not part of the state's identity either.
@@ -67,6 +68,9 @@ pub(crate) enum Action {
     /// The gateway does the next thing of its list.
     Act(usize),
 }
+
+/// What tells two moments apart: node states with their clocks, frames under way, deeds done, doublings left, all well.
+type Identity<'a> = ([(u128, u64); NODES], &'a [u32], [usize; NODES], u8, bool);
 
 /// What convergence depends on: node states, their clocks, and the frames that come late.
 type Calm = ([(u128, u64); NODES], Vec<u32>);
@@ -100,6 +104,25 @@ impl Interleavings {
         self.diverged.lock().expect("no turn panicked").clone()
     }
 
+    /// A history in words.
+    pub(crate) fn tell(&self, actions: &[Action]) -> String {
+        let mut done = [0; NODES];
+        let lab = self.lab();
+        let route = |number: u32| (lab.frame(number).from, lab.frame(number).to);
+        let mut told = String::new();
+        for action in actions {
+            told += &match action {
+                Action::Act(nth) => {
+                    done[*nth] += 1;
+                    format!("\n  gateway {nth}: {:?}", self.scenario.deeds[*nth][done[*nth] - 1])
+                }
+                Action::Deliver(number) => format!("\n  frame {number} {:?} arrives", route(*number)),
+                Action::Double(number) => format!("\n  frame {number} {:?} arrives, and will again", route(*number)),
+            };
+        }
+        told
+    }
+
     fn take(&self, state: &mut State, nth: usize, event: Event) {
         let deed = if let Event::Deed(done) = event { Some(self.scenario.deeds[nth][done]) } else { None };
         let seat = &mut state.seats[nth];
@@ -113,7 +136,7 @@ impl Interleavings {
 
     /// Whether the cluster converges from here when all that is under way is lost, and stays so when it comes late.
     fn converges(&self, state: &State) -> bool {
-        if state.wrong.is_some() {
+        if !state.wrong.is_empty() {
             return true;
         }
         let mut late = state.wire.clone();
@@ -153,14 +176,14 @@ impl Model for Interleavings {
             wire: under_way.into_iter().map(|frame| lab.number(frame)).collect(),
             done: [0; NODES],
             copies: self.scenario.copies,
-            wrong: None,
+            wrong: Arc::new([]),
             oracle: Arc::new(cluster.oracle),
             last: Last::default(),
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.wrong.is_some() {
+        if !state.wrong.is_empty() {
             return;
         }
         let mut frames = state.wire.clone();
@@ -231,7 +254,7 @@ impl State {
             invariant != "I1" || !(one.clean && other.clean && one.vector == other.vector) || one.digest == other.digest
         };
         let pairs = [(0, 1), (0, 2), (1, 2)];
-        self.wrong.as_ref().is_none_or(|wrong| wrong.invariant != invariant)
+        self.wrong.iter().all(|wrong| wrong.invariant != invariant)
             && pairs.iter().all(|(one, other)| equal(&self.seats[*one].sight, &self.seats[*other].sight))
     }
 
@@ -241,9 +264,9 @@ impl State {
         digests.len() > 1
     }
 
-    fn identity(&self) -> ([(u128, u64); NODES], &[u32], [usize; NODES], u8, bool) {
+    fn identity(&self) -> Identity<'_> {
         let seats = std::array::from_fn(|nth| (self.seats[nth].sight.print, self.seats[nth].at_ms));
-        (seats, &self.wire, self.done, self.copies, self.wrong.is_some())
+        (seats, &self.wire, self.done, self.copies, self.wrong.is_empty())
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Scenario {
     pub(crate) copies: u8,
     /// Whether repair sessions run.
     pub(crate) sessions: bool,
-    /// Distinct states below which the model has become trivial.
+    /// Distinct states below which the model has become trivial: about half of what there are, since protocol changes move it.
     pub(crate) states_min: usize,
 }
 
@@ -51,7 +51,7 @@ pub(crate) const PUSHES: Scenario = Scenario {
     deeds: [&[Deed::Place(0, &[1, 2, 3]), Deed::Reset(0)], &[Deed::Place(0, &[1, 4, 5])], &[Deed::Restart(0, "new")]],
     copies: 1,
     sessions: false,
-    states_min: 1,
+    states_min: 50_000,
 };
 
 /// One gateway's log in every order: what follows must wait for what is before it.
@@ -65,7 +65,7 @@ pub(crate) const LOG: Scenario = Scenario {
     ],
     copies: 1,
     sessions: false,
-    states_min: 1,
+    states_min: 18_000,
 };
 
 /// A gateway that lacks an op nobody retains walks a peer's state, slice by slice, while ops go on, the walk's frames
@@ -76,7 +76,7 @@ pub(crate) const SESSION: Scenario = Scenario {
     deeds: [&[Deed::Place(0, &[1, 8])], &[Deed::Reset(0)], &[]],
     copies: 1,
     sessions: true,
-    states_min: 1,
+    states_min: 16_000,
 };
 
 /// The same walk is given up half way (P4) while an op goes on, and another one may follow.
@@ -86,7 +86,7 @@ pub(crate) const GIVEN_UP: Scenario = Scenario {
     deeds: [&[Deed::Place(0, &[1, 8])], &[], &[Deed::Wait(3_000)]],
     copies: 0,
     sessions: true,
-    states_min: 1,
+    states_min: 38_000,
 };
 
 /// A newcomer that reaches only one peer joins from it while that peer is itself in the middle of a session (P5).
@@ -96,7 +96,7 @@ pub(crate) const RELAY: Scenario = Scenario {
     deeds: [&[Deed::Place(0, &[1, 8])], &[], &[]],
     copies: 1,
     sessions: true,
-    states_min: 1,
+    states_min: 19_000,
 };
 
 /// Sizes at which a session takes several slices and ops are soon not retained any more.
