@@ -17,6 +17,7 @@ pub mod lattice;
 pub mod limits;
 pub mod op;
 pub mod placed;
+pub mod plant;
 pub mod replica;
 pub mod slice;
 pub mod stamp;

@@ -19,6 +19,7 @@ use crate::lattice::{Lattice, Merged};
 use crate::limits::{KEYSPACES_PER_WORKER_MAX, WORKERS_MAX};
 use crate::op::Op;
 use crate::placed::{Ground, Placed};
+use crate::plant::{Plant, planted};
 use crate::stamp::{Floor, Stamp};
 use crate::worker::{Holder, Worker, WorkerRecord, holder_bytes};
 
@@ -81,7 +82,8 @@ impl Replica {
     }
 
     fn is_over(&self, worker: &WorkerId, incarnation: &Incarnation) -> bool {
-        self.record(worker).is_some_and(|record| record.incarnation > *incarnation)
+        let over = self.record(worker).is_some_and(|record| record.incarnation > *incarnation);
+        over && !planted(Plant::DeadIncarnationApplied)
     }
 
     /// Raises a chain of a worker to `stamp`. The chain need not be kept by the caller.
@@ -121,7 +123,8 @@ impl Replica {
     ) -> Merged {
         let adopted = self.adopt(worker, incarnation);
         let Some(stored) = self.workers.get_mut(worker) else { return adopted };
-        if stored.record.incarnation != *incarnation || incarnation.is_removed() {
+        let over = stored.record.incarnation != *incarnation && !planted(Plant::DeadIncarnationApplied);
+        if over || incarnation.is_removed() {
             return adopted;
         }
         let key = (Arc::clone(keyspace), LaneId::PLAIN);
@@ -173,6 +176,11 @@ impl Replica {
                 let mut ground = Ground { chains: &mut self.chains, slot: holder.slot, changes: &mut self.changes };
                 swap_holder(&mut self.root, worker, &key, holder.placed.digest(), Digest::default());
                 holder.placed.clear(&mut ground);
+                if planted(Plant::FloorOutlivesIncarnation) {
+                    swap_holder(&mut self.root, worker, &key, Digest::default(), holder.placed.digest());
+                    stored.holders.insert(key, holder);
+                    continue;
+                }
                 self.changes.push(Change::HolderFreed { slot: holder.slot });
                 self.slots.push(holder.slot);
             }

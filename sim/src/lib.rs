@@ -10,6 +10,8 @@
 pub mod client;
 pub mod demo;
 pub mod engine;
+#[cfg(feature = "plants")]
+pub mod hunt;
 pub mod invariants;
 pub mod marks;
 pub mod network;

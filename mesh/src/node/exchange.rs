@@ -6,6 +6,7 @@
 use covey_crdt::digest::Digest;
 use covey_crdt::id::{GatewayName, LifeId};
 use covey_crdt::limits::LIVES_MAX;
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::stamp::WallMs;
 use serde_bytes::ByteBuf;
 
@@ -32,7 +33,8 @@ impl Node {
         let held = self.logs.iter().filter(|(_, log)| log.held() > 0);
         let held = held.map(|(life, log)| (*life, log.held_to(self.vector.head(*life).seq)));
         let version = self.vector.version_within(since);
-        let phase = self.phase();
+        let lies = planted(Plant::AdvertisesWhileDirty) && self.phase() == Phase::Dirty;
+        let phase = if lies { Phase::Clean } else { self.phase() };
         let digest = self.replica.digest().0.to_be_bytes();
         let exchange = Exchange {
             name: self.config.name.to_string(),
@@ -54,6 +56,9 @@ impl Node {
             held: ByteBuf::from(write_seqs(held)),
         };
         self.send(to, Class::Control, &Message::Exchange(Box::new(exchange)));
+        if let Some(peer) = self.peers.get_mut(&to).filter(|_| planted(Plant::SentIsAcked)) {
+            peer.acked_version = version;
+        }
     }
 
     pub(super) fn on_exchange(&mut self, from: LifeId, exchange: &Exchange) {
@@ -232,7 +237,9 @@ impl Node {
         if exchange.since <= peer.known_version {
             peer.known_version = peer.known_version.max(exchange.version);
         }
-        peer.acked_version = exchange.vector_acked.min(self.vector.version());
+        if !planted(Plant::SentIsAcked) {
+            peer.acked_version = exchange.vector_acked.min(self.vector.version());
+        }
         peer.load_acked = exchange.load_acked;
         peer.phase = Some(phase);
         peer.digest = digest;
@@ -253,7 +260,7 @@ impl Node {
     fn resend_loads(&mut self, to: LifeId) {
         let Some(peer) = self.peers.get(&to) else { return };
         let since = peer.load_acked;
-        if since < self.own_loads.version() {
+        if since < self.own_loads.version() && !planted(Plant::LoadLostForGood) {
             self.send_loads(to, since);
         }
     }

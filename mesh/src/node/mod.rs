@@ -24,6 +24,7 @@ use covey_crdt::change::{Change, Place};
 use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 use covey_crdt::keyspace::HashKeyId;
 use covey_crdt::op::Op;
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::replica::Replica;
 use covey_crdt::stamp::{Hlc, Stamp, WallMs};
 use rand_chacha::ChaCha8Rng;
@@ -256,7 +257,7 @@ impl Node {
         let stepped_back = wall.0 + 2 < self.wall.0.saturating_add(mono_ms);
         self.now = self.now.max(now);
         self.wall = wall;
-        if stepped_back && self.hlc.ms() > wall.0 + EPS_MS / 2 {
+        if stepped_back && !planted(Plant::StepBackIgnored) && self.hlc.ms() > wall.0 + EPS_MS / 2 {
             self.reborn(Rebirth::ClockStepped);
         }
         self.judge_clock();

@@ -8,6 +8,7 @@ use covey_crdt::chain::Tip;
 use covey_crdt::codec::decode_chains;
 use covey_crdt::hash::PathId;
 use covey_crdt::id::LifeId;
+use covey_crdt::plant::{Plant, planted};
 use serde_bytes::ByteBuf;
 
 use super::Node;
@@ -96,6 +97,7 @@ impl Node {
             }
             match self.send_ops(from, life, first, last.min(head), Class::Control, left) {
                 Some(spent) => left = left.saturating_sub(spent),
+                None if planted(Plant::TrimmedUnsaid) => {}
                 None => self.send(from, Class::Control, &Message::Trimmed(Trimmed { life: life.into() })),
             }
         }

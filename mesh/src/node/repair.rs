@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use covey_crdt::codec::{decode_cursor, decode_slice, encode_cursor, encode_slice};
 use covey_crdt::id::LifeId;
 use covey_crdt::op::Op;
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::slice::{Cursor, Slice};
 use covey_crdt::stamp::Floor;
 use rand_chacha::rand_core::Rng;
@@ -105,11 +106,16 @@ impl Node {
         self.send_content(from, Class::Repair, &mut chains);
         let targets = self.targets.iter().map(|(life, seq)| (*life, (*seq).max(self.vector.head(*life).seq)));
         let own = self.vector.lives().filter(|(life, _)| !self.targets.contains_key(life));
+        let targets = targets.filter(|_| !planted(Plant::PieceWithoutTarget));
         let target = write_seqs(targets.chain(own.map(|(life, head)| (life, head.seq))));
         let reply = SliceReply {
             session: ask.session,
             nth: ask.nth,
-            vector: ByteBuf::from(if ask.nth == 0 { self.vector.rows() } else { Vec::new() }),
+            vector: ByteBuf::from(if ask.nth == 0 || planted(Plant::AdoptsVEnd) {
+                self.vector.rows()
+            } else {
+                Vec::new()
+            }),
             target: ByteBuf::from(target),
             slice: ByteBuf::from(encode_slice(&piece.slice)),
         };
@@ -128,7 +134,8 @@ impl Node {
             self.abort_session(AbortWhy::Malformed);
             return self.malformed(from, 0);
         };
-        if slice.newest().is_some_and(|stamp| self.is_future(stamp)) {
+        let future = slice.newest().is_some_and(|stamp| self.is_future(stamp));
+        if future && !planted(Plant::FutureSliceAccepted) {
             return self.abort_session(AbortWhy::FutureStamp);
         }
         if vector.iter().any(|(life, head)| *life == self.life && head.seq > self.vector.head(self.life).seq) {
@@ -148,16 +155,20 @@ impl Node {
     }
 
     fn merged(&mut self, reply: &SliceReply, slice: &Slice, vector: Vec<(LifeId, Head)>, target: Vec<(LifeId, u64)>) {
-        for (life, seq) in target {
+        let too_late = planted(Plant::DirtyAtSessionEnd) && slice.next.is_some();
+        for (life, seq) in target.into_iter().filter(|_| !too_late) {
             let most = self.targets.entry(life).or_default();
             *most = (*most).max(seq);
         }
         self.target_progress = self.now;
         let now = self.now;
         let Some(session) = &mut self.session else { return };
-        session.merged = true;
+        session.merged = !too_late;
         session.progress = now;
         session.bytes += (reply.slice.len() + reply.target.len() + reply.vector.len()) as u64;
+        if planted(Plant::AdoptsVEnd) {
+            session.start = None;
+        }
         session.start.get_or_insert(vector);
         session.whole = false;
         session.nth += 1;
@@ -172,7 +183,8 @@ impl Node {
     fn finish_session(&mut self) {
         let Some(session) = self.session.take() else { return };
         for (life, head) in session.start.unwrap_or_default() {
-            if life != self.life && head.seq > self.vector.head(life).seq {
+            let further = head.seq > self.vector.head(life).seq || planted(Plant::VectorJumpsBack);
+            if life != self.life && further {
                 self.jump(life, head);
             }
         }
@@ -211,6 +223,9 @@ impl Node {
 
     pub(super) fn abort_session(&mut self, why: AbortWhy) {
         let Some(session) = self.session.take() else { return };
+        if planted(Plant::AbortForgetsTargets) {
+            self.targets.clear();
+        }
         let until = self.now.plus_ms(SHUN_MS);
         if let Some(peer) = self.peers.get_mut(&session.donor) {
             peer.shunned_until = Some(until);
@@ -284,7 +299,7 @@ impl Node {
     /// clock is no reason, and while the clock is ahead nothing is published.
     pub(super) fn watch_stuck(&mut self) {
         let waits = self.phase() != Phase::Dirty || self.session.is_some() || self.clock == ClockState::Ahead;
-        if waits || self.left || self.now.since_ms(self.target_progress) < STUCK_MS {
+        if waits || planted(Plant::NeverRestates) || self.left || self.now.since_ms(self.target_progress) < STUCK_MS {
             return;
         }
         if !self.targets.keys().any(|life| self.logs.get(life).is_some_and(|log| log.ahead)) {

@@ -110,8 +110,19 @@ pub struct World {
 /// Carries a plan out.
 #[must_use]
 pub fn run(plan: &Plan) -> Outcome {
+    run_within(plan, u64::MAX)
+}
+
+/// Carries a plan out, and calls it a violation when it takes more than so many events.
+#[must_use]
+pub fn run_within(plan: &Plan, events_max: u64) -> Outcome {
     let mut world = World::new(plan.clone());
-    while world.step() {}
+    while world.step() {
+        if world.outcome.events >= events_max {
+            world.violation("I9", format!("the run does not end: {events_max} events"));
+            break;
+        }
+    }
     world.outcome.ops = world.oracle.published();
     world.outcome
 }
