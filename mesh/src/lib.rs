@@ -23,3 +23,5 @@ mod session;
 pub mod status;
 pub mod vector;
 mod wire;
+
+pub use wire::frame_kind;

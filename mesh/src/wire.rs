@@ -214,6 +214,15 @@ impl Message {
     }
 }
 
+/// What kind of message a frame claims to carry, by the name of its variant; for traces, nothing is decided by it.
+#[must_use]
+pub fn frame_kind(frame: &[u8]) -> Option<&str> {
+    // A version, a map of one entry, and its key as a short string.
+    let (length, rest) = frame.get(2..)?.strip_prefix(&[0x81])?.split_first()?;
+    let name = rest.get(..usize::from(length.checked_sub(0xa0)?))?;
+    std::str::from_utf8(name).ok()
+}
+
 fn envelope<T: DeserializeOwned>(body: &[u8]) -> Result<T, RefuseFrame> {
     let mut rest = body;
     let mut reader = rmp_serde::Deserializer::new(&mut rest);

@@ -14,9 +14,8 @@ use std::sync::{Mutex, Once, PoisonError};
 use covey_crdt::plant::Plant;
 use serde::Serialize;
 
-use crate::invariants::Violation;
 use crate::plan::Plan;
-use crate::world::run_within;
+use crate::world::{Watch, World};
 
 /// A run of more events than this does not end by itself; the largest that hold have a tenth.
 pub const EVENTS_MAX: u64 = 5_000_000;
@@ -111,10 +110,19 @@ fn ran(seed: u64) -> Option<String> {
     let plan = Plan::from_seed(seed);
     hush_panics();
     HUSHED.set(true);
-    let outcome = catch_unwind(AssertUnwindSafe(|| run_within(&plan, EVENTS_MAX)));
+    let broken = catch_unwind(AssertUnwindSafe(|| broken(plan)));
     HUSHED.set(false);
-    let first = |violations: &[Violation]| violations.first().map(|first| first.invariant.to_owned());
-    outcome.map_or_else(|_| Some(PANIC.to_owned()), |outcome| first(&outcome.violations))
+    broken.unwrap_or(Some(PANIC)).map(str::to_owned)
+}
+
+fn broken(plan: Plan) -> Option<&'static str> {
+    let mut world = World::new(plan, Watch::default());
+    while world.step() {
+        if world.outcome().events >= EVENTS_MAX {
+            return Some("I9");
+        }
+    }
+    world.outcome().violations.first().map(|first| first.invariant)
 }
 
 thread_local! {

@@ -8,6 +8,7 @@
 //! Not here: anything a gateway needs to run. Nothing depends on this crate.
 
 pub mod client;
+pub mod conversation;
 pub mod demo;
 pub mod engine;
 #[cfg(feature = "plants")]
@@ -19,6 +20,7 @@ pub mod oracle;
 pub mod plan;
 pub mod ring1;
 pub mod swarm;
+pub mod trace;
 pub mod traffic;
 pub mod worker;
 pub mod workload;

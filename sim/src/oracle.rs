@@ -56,6 +56,11 @@ impl Oracle {
         }
     }
 
+    /// Every life that published, and how many ops.
+    pub fn heads(&self) -> impl Iterator<Item = (LifeId, u64)> + '_ {
+        self.ops.iter().map(|(life, ops)| (*life, ops.len() as u64))
+    }
+
     /// Ops ever published.
     #[must_use]
     pub fn published(&self) -> u64 {

@@ -150,6 +150,33 @@ pub struct Plan {
     pub network: NetworkPlan,
     /// What is done to the cluster, in order.
     pub events: Vec<Event>,
+    /// How connections come and go.
+    #[serde(default)]
+    pub driver: DriverPlan,
+    /// Blocks by which a conversation grows each turn; 0 for chains of random depths.
+    #[serde(default)]
+    pub turn_blocks: u64,
+    /// Nothing happens after this, in virtual microseconds; `None` runs until convergence. Set by shrinking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_us: Option<u64>,
+}
+
+/// How connections come and go: what the driver under the real core does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriverPlan {
+    /// Pause between two dials of a pair, least and most, in milliseconds.
+    pub redial_ms: (u64, u64),
+    /// How long after a path went silent its connection is found dead, least and most, in milliseconds.
+    pub dead_ms: (u64, u64),
+    /// One-way delays that a handshake takes before the first frame.
+    pub handshake_delays: u64,
+}
+
+impl Default for DriverPlan {
+    fn default() -> Self {
+        Self { redial_ms: (700, 1_300), dead_ms: (1_500, 6_000), handshake_delays: 0 }
+    }
 }
 
 /// A plan that cannot be carried out, and the field that is wrong.
@@ -188,6 +215,9 @@ impl Plan {
             left_ms: vec![0; nodes],
             network: NetworkPlan { delay_ms: 1, ..NetworkPlan::default() },
             events: Vec::new(),
+            driver: DriverPlan::default(),
+            turn_blocks: 0,
+            end_us: None,
         };
         plan.draw_knobs();
         plan.draw_network();
@@ -349,6 +379,13 @@ impl Plan {
         }
         if !(0.0..=1.0).contains(&self.network.loss) || !(0.0..=1.0).contains(&self.network.duplicate) {
             return wrong("network.loss and network.duplicate are shares, 0 to 1");
+        }
+        let ranges = [self.driver.redial_ms, self.driver.dead_ms];
+        if ranges.iter().any(|(least, most)| least > most || *most > 600_000) || self.driver.redial_ms.0 == 0 {
+            return wrong("driver.redial_ms and driver.dead_ms are (least, most), at most 600000, redial_ms above 0");
+        }
+        if self.driver.handshake_delays > 100 {
+            return wrong("driver.handshake_delays must be 0 to 100");
         }
         for (nth, event) in self.events.iter().enumerate() {
             if !self.names_things(event.fault) {

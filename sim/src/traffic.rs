@@ -10,6 +10,7 @@ use covey_crdt::keyspace::{HashKeyId, Keyspace, Unit};
 use covey_mesh::input::Load;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::conversation::Conversations;
 use crate::plan::{Plan, Stream};
 
 /// One accepted request.
@@ -37,6 +38,7 @@ pub struct Traffic {
     mask: u64,
     keyspaces: [Arc<Keyspace>; 2],
     seed: u64,
+    conversations: Option<Conversations>,
 }
 
 impl Traffic {
@@ -57,6 +59,7 @@ impl Traffic {
             mask: if plan.hash_bits == 64 { u64::MAX } else { (1 << plan.hash_bits) - 1 },
             keyspaces: [keyspace("large"), keyspace("small")],
             seed: plan.seed,
+            conversations: Conversations::of(plan),
         }
     }
 
@@ -67,6 +70,11 @@ impl Traffic {
 
     /// The next request.
     pub fn request(&mut self) -> Request {
+        if let Some(conversations) = &mut self.conversations {
+            let (worker, chain) = conversations.turn();
+            let node = self.draw.below(self.nodes) as usize;
+            return Request { node, worker: self.worker(worker), keyspace: Arc::clone(&self.keyspaces[0]), chain };
+        }
         let session = self.draw.below(self.sessions);
         let depth = self.draw.between(1, self.depth_max);
         let keyspace = Arc::clone(&self.keyspaces[usize::from(self.draw.chance(0.15))]);

@@ -109,3 +109,13 @@ fn frames_cut_short_or_longer_are_malformed_wherever_that_happens() {
         assert_eq!(Message::decode(&longer), Err(RefuseFrame::Malformed { offset: frame.len() }), "{kind}");
     }
 }
+
+#[test]
+fn a_frames_kind_shows_without_reading_it() {
+    let frame = Message::Trimmed(Trimmed { life: LifeId(3).into() }).encode();
+    assert_eq!(frame_kind(&frame), Some("Trimmed"));
+    for end in 0..9 {
+        assert_eq!(frame_kind(&frame[..end]), None, "{end} bytes");
+    }
+    assert_eq!(frame_kind(b"no frame at all"), None);
+}

@@ -26,7 +26,9 @@ impl World {
         }
         self.check_tokens();
         if heavy {
-            self.check_states(false);
+            if !self.watch.is_light {
+                self.check_states(false);
+            }
         } else if self.calm && self.outcome.converged_ms.is_none() && self.unequal().is_empty() {
             self.check_states(true);
             self.outcome.converged_ms = Some(self.now_us / 1_000 - self.plan.faults_ms);

@@ -22,16 +22,39 @@ impl World {
     }
 
     pub(super) fn dial(&mut self, one: usize, other: usize) {
-        self.later(700_000, 1_300_000, Event::Dial { one, other });
+        let (least_ms, most_ms) = self.plan.driver.redial_ms;
+        self.later(least_ms * 1_000, most_ms * 1_000, Event::Dial { one, other });
         let (Some(a), Some(b)) = (&self.slots[one].node, &self.slots[other].node) else { return };
         let (a, b) = (a.life(), b.life());
         let ghost = self.ghosts.contains(&(one, b)) || self.ghosts.contains(&(other, a));
-        if !ghost && self.network.both_pass(one, other) && self.network.set_up(one, other, true) {
-            self.handle(one, Input::Link(Link::Up(b)));
-            self.handle(other, Input::Link(Link::Up(a)));
-            self.later(100_000, 600_000, Event::Member { node: one, member: Member::Up(b) });
-            self.later(100_000, 600_000, Event::Member { node: other, member: Member::Up(a) });
+        if ghost || !self.network.both_pass(one, other) || self.network.is_up(one, other) {
+            return;
         }
+        match self.plan.driver.handshake_delays {
+            0 => self.connect((one, a), (other, b)),
+            delays => {
+                let took_us = delays * self.network.delay_ms() * 1_000;
+                self.at(self.now_us + took_us, Event::Shaken { one, other, a, b });
+            }
+        }
+    }
+
+    /// The handshake is through, if both are still there and the path still is.
+    pub(super) fn shaken(&mut self, (one, a): (usize, LifeId), (other, b): (usize, LifeId)) {
+        let is = |slot: usize, life| self.slots[slot].node.as_ref().is_some_and(|node| node.life() == life);
+        if is(one, a) && is(other, b) && self.network.both_pass(one, other) {
+            self.connect((one, a), (other, b));
+        }
+    }
+
+    fn connect(&mut self, (one, a): (usize, LifeId), (other, b): (usize, LifeId)) {
+        if !self.network.set_up(one, other, true) {
+            return;
+        }
+        self.handle(one, Input::Link(Link::Up(b)));
+        self.handle(other, Input::Link(Link::Up(a)));
+        self.later(100_000, 600_000, Event::Member { node: one, member: Member::Up(b) });
+        self.later(100_000, 600_000, Event::Member { node: other, member: Member::Up(a) });
     }
 
     pub(super) fn disconnect(&mut self, one: usize, other: usize, least_us: u64, most_us: u64) {
@@ -58,7 +81,8 @@ impl World {
                 for other in 0..self.slots.len() {
                     for one in 0..other {
                         if !self.network.both_pass(one, other) {
-                            self.later(1_500_000, 6_000_000, Event::LinkDead { one, other });
+                            let (least_ms, most_ms) = self.plan.driver.dead_ms;
+                            self.later(least_ms * 1_000, most_ms * 1_000, Event::LinkDead { one, other });
                         }
                     }
                 }

@@ -7,7 +7,9 @@
 
 mod checks;
 mod faults;
+mod open;
 mod requests;
+mod traced;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +28,7 @@ use crate::invariants::{self, Marks, Violation};
 use crate::network::Network;
 use crate::oracle::Oracle;
 use crate::plan::{Plan, Stream};
+use crate::trace::Tracer;
 use crate::traffic::Traffic;
 
 /// Once faults stop, live replicas are clean and equal within this, in milliseconds (I10): a redial, a clock reading, a
@@ -42,6 +45,7 @@ enum Event {
     Timer { node: usize },
     Start { node: usize },
     Dial { one: usize, other: usize },
+    Shaken { one: usize, other: usize, a: LifeId, b: LifeId },
     LinkDead { one: usize, other: usize },
     PeerGone { node: usize, life: LifeId },
     Member { node: usize, member: Member },
@@ -66,6 +70,17 @@ struct Slot {
     seen_loads: BTreeMap<(LifeId, WorkerId), Load>,
 }
 
+/// How a run is watched. Nothing here changes what happens in it.
+#[derive(Default)]
+pub struct Watch {
+    /// Hears of every event.
+    pub tracer: Option<Box<dyn Tracer>>,
+    /// Leaves the block-by-block checks out while faults last: for loads whose states are too large to expand each second.
+    pub is_light: bool,
+    /// Leaves out what comes after this time, in virtual microseconds.
+    pub until_us: Option<u64>,
+}
+
 /// What a run came to.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -85,13 +100,16 @@ pub struct Outcome {
     pub converged_ms: Option<u64>,
     /// How often each kind of note was seen: which paths the run really took.
     pub marks: BTreeMap<&'static str, u64>,
+    /// Virtual microseconds at which the run ended.
+    pub ended_us: u64,
 }
 
 /// A run in progress.
 pub struct World {
     plan: Plan,
     now_us: u64,
-    queue: BTreeMap<(u64, u64, u64), Event>,
+    /// What will happen: by time, seeded rank and number; with the event that was carried out when it was queued.
+    queue: BTreeMap<(u64, u64, u64), (u64, Event)>,
     queued: u64,
     slots: Vec<Slot>,
     network: Network,
@@ -105,30 +123,23 @@ pub struct World {
     capacities: Vec<u64>,
     calm: bool,
     outcome: Outcome,
+    watch: Watch,
+    /// What nodes noted during the present event, for the tracer.
+    noted: Vec<(usize, String)>,
 }
 
 /// Carries a plan out.
 #[must_use]
 pub fn run(plan: &Plan) -> Outcome {
-    run_within(plan, u64::MAX)
-}
-
-/// Carries a plan out, and calls it a violation when it takes more than so many events.
-#[must_use]
-pub fn run_within(plan: &Plan, events_max: u64) -> Outcome {
-    let mut world = World::new(plan.clone());
-    while world.step() {
-        if world.outcome.events >= events_max {
-            world.violation("I9", format!("the run does not end: {events_max} events"));
-            break;
-        }
-    }
-    world.outcome.ops = world.oracle.published();
-    world.outcome
+    let mut world = World::new(plan.clone(), Watch::default());
+    while world.step() {}
+    world.finish().0
 }
 
 impl World {
-    fn new(plan: Plan) -> Self {
+    /// The cluster at the start of a plan.
+    #[must_use]
+    pub fn new(plan: Plan, watch: Watch) -> Self {
         let seed = plan.seed;
         let mut world = Self {
             now_us: 0,
@@ -145,6 +156,8 @@ impl World {
             capacities: vec![plan.capacity_tokens; plan.workers],
             calm: false,
             outcome: Outcome::default(),
+            watch,
+            noted: Vec::new(),
             plan,
         };
         for nth in 0..world.plan.nodes {
@@ -180,7 +193,7 @@ impl World {
 
     fn at(&mut self, at_us: u64, event: Event) {
         self.queued += 1;
-        self.queue.insert((at_us, self.ties.word(), self.queued), event);
+        self.queue.insert((at_us, self.ties.word(), self.queued), (self.outcome.events, event));
     }
 
     fn later(&mut self, least_us: u64, most_us: u64, event: Event) {
@@ -189,15 +202,20 @@ impl World {
     }
 
     /// Carries one event out; `false` when the run is over.
-    fn step(&mut self) -> bool {
-        let Some(((at_us, _, _), event)) = self.queue.pop_first() else { return false };
+    pub fn step(&mut self) -> bool {
+        let Some(((at_us, _, _), (cause, event))) = self.queue.pop_first() else { return false };
+        if self.ends_before(at_us) {
+            return false;
+        }
         self.now_us = at_us;
         if self.calm && self.now_us > (self.plan.faults_ms + CONVERGE_MS) * 1_000 {
             self.violation("I10", self.unequal());
         }
         self.trace(&event);
         self.outcome.events += 1;
+        let step = self.watch.tracer.is_some().then(|| self.describe(cause, &event));
         self.carry_out(event);
+        self.traced(step);
         self.outcome.violations.is_empty() && self.outcome.converged_ms.is_none()
     }
 
@@ -212,6 +230,7 @@ impl World {
             Event::Timer { node } => bytes.extend_from_slice(&node.to_le_bytes()),
             Event::Start { .. }
             | Event::Dial { .. }
+            | Event::Shaken { .. }
             | Event::LinkDead { .. }
             | Event::PeerGone { .. }
             | Event::Member { .. }
@@ -239,6 +258,7 @@ impl World {
             }
             Event::Start { node } => self.start(node),
             Event::Dial { one, other } => self.dial(one, other),
+            Event::Shaken { one, other, a, b } => self.shaken((one, a), (other, b)),
             Event::LinkDead { one, other } => {
                 if !self.network.both_pass(one, other) {
                     self.disconnect(one, other, 0, 1_000_000);
@@ -328,7 +348,10 @@ impl World {
         let mut reborn = false;
         for output in outputs {
             match output {
-                Output::Send { to, bytes, .. } => self.send(slot, life, to, bytes),
+                Output::Send { to, class, bytes } => {
+                    self.watch_frame(slot, class, &bytes);
+                    self.send(slot, life, to, bytes);
+                }
                 Output::Close { peer } => {
                     if let Some(other) = self.slot_of(peer) {
                         self.disconnect(slot, other, 0, 200_000);
@@ -337,7 +360,10 @@ impl World {
                 Output::Load { life, worker, load } => {
                     self.slots[slot].seen_loads.insert((life, worker), load);
                 }
-                Output::Note(note) => self.mark(&note),
+                Output::Note(note) => {
+                    self.watch_note(slot, &note);
+                    self.mark(&note);
+                }
                 Output::Changed(_) => {}
                 Output::Reborn(why) => {
                     *self.outcome.marks.entry(rebirth_mark(why)).or_default() += 1;
