@@ -15,6 +15,7 @@ pub mod keyspace;
 pub mod lane;
 pub mod lattice;
 pub mod limits;
+pub mod lives;
 pub mod op;
 pub mod placed;
 pub mod plant;

@@ -15,8 +15,9 @@ use crate::id::{Incarnation, LifeId, WorkerId};
 use crate::keyspace::Keyspace;
 use crate::lane::LaneId;
 use crate::lattice::Merged;
+use crate::lives::LifeRecord;
 use crate::plant::{Plant, planted};
-use crate::replica::{ApplyError, LifeRecord, Replica};
+use crate::replica::{ApplyError, Replica};
 use crate::stamp::{Floor, Stamp};
 use crate::worker::WorkerRecord;
 
