@@ -51,6 +51,8 @@ macro_rules! plants {
 plants! {
     FloorOutlivesIncarnation, "floor-outlives-incarnation", 500,
         "P1 off: the floor of a worker's holders survives a higher incarnation, so the order of two ops shows";
+    CapacityOutlivesIncarnation, "capacity-outlives-incarnation", 500,
+        "P1 off: the smallest capacity anybody read of a worker bounds its later lives as well";
     PathsByAlias, "paths-by-alias", 500,
         "P2 off: a run is found by its first 64-bit hash whatever path leads to it, so two chains become one";
     DirtyAtSessionEnd, "dirty-at-session-end", 500,
@@ -115,6 +117,10 @@ plants! {
         "an idle expiry's floor lies above the op's own stamp";
     StepBackIgnored, "step-back-ignored", 500,
         "rule (d) off: after its clock stepped back a gateway goes on stamping from its old, fast clock";
+    AheadPublishes, "ahead-publishes", 500,
+        "rule (a) off: a gateway whose clock is ahead of the mesh goes on publishing";
+    ClockNotMerged, "clock-not-merged", 500,
+        "applying an op does not move the own logical clock past its stamp, so a later op may rank below it";
     StampsBeforeJoining, "stamps-before-joining", 500,
         "rule (e) off: a newcomer publishes before it has merged a peer's reading";
     DeadIncarnationApplied, "dead-incarnation-applied", 500,

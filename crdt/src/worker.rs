@@ -88,7 +88,9 @@ impl Lattice for WorkerRecord {
                 return Merged::Unchanged;
             }
             std::cmp::Ordering::Greater => {
+                let before = self.capacity_tokens.filter(|_| planted(Plant::CapacityOutlivesIncarnation));
                 *self = other.clone();
+                self.capacity_tokens = self.capacity_tokens.into_iter().chain(before).min();
                 return Merged::Grew;
             }
             std::cmp::Ordering::Equal => {}

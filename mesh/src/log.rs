@@ -90,6 +90,11 @@ impl Log {
         self.retained.front().map(|retained| retained.at)
     }
 
+    /// Bytes of the retained ops that were applied when `at` says.
+    pub(crate) fn bytes_of(&self, at: impl Fn(MonoTime) -> bool) -> usize {
+        self.retained.iter().filter(|retained| at(retained.at)).map(|retained| retained.bytes).sum()
+    }
+
     /// Retained ops from number `from` on; `None` when the log does not reach back that far.
     pub(crate) fn from(&self, from: u64) -> Option<impl Iterator<Item = &Retained>> {
         let skip = from.checked_sub(self.first)?;

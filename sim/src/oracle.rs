@@ -200,6 +200,6 @@ fn facts(op: &Op) -> Vec<Fact> {
             }
             all
         }
-        Op::Joined { .. } | Op::Left => Vec::new(),
+        Op::Joined { .. } | Op::Left | Op::Retired(_) | Op::Forget(_) => Vec::new(),
     }
 }

@@ -51,7 +51,8 @@ impl Node {
             return;
         }
         let silent = self.clock == ClockState::Behind && planted(Plant::BehindIsSilent);
-        if self.clock == ClockState::Ahead || silent {
+        let silent = silent || (self.clock == ClockState::Ahead && !planted(Plant::AheadPublishes));
+        if silent {
             return self.drop_local(Drop::Clock);
         }
         match local {

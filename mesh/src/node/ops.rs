@@ -286,7 +286,9 @@ impl Node {
                 return self.unresolved(life, tip, sender);
             }
             let _ = self.log_mut(life).unhold(head.seq + 1);
-            self.hlc = self.hlc.max(held.op.latest().map_or(self.hlc, |stamp| stamp.hlc));
+            if !planted(Plant::ClockNotMerged) {
+                self.hlc = self.hlc.max(held.op.latest().map_or(self.hlc, |stamp| stamp.hlc));
+            }
             if let Some(stamp) = held.op.stamp() {
                 self.note(Note::Applied { delay_ms: self.wall.0.saturating_sub(stamp.hlc.ms()) });
             }

@@ -8,6 +8,7 @@ use covey_crdt::id::{GatewayName, LifeId};
 
 use super::Node;
 use crate::input::MonoTime;
+use crate::limits::{HOUSEKEEPING_MS, PUSH_DELAY_MS};
 use crate::peer::Peer;
 use crate::status::{PeerStatus, Phase, Status};
 
@@ -39,6 +40,14 @@ impl Node {
             repairing: self.session.is_some(),
             peers: self.peer_statuses(now),
         }
+    }
+
+    /// Bytes of retained ops that at least one turn of housekeeping has looked at since they came: never more than the
+    /// bound of retained bytes (I9). For the simulator, O(ops retained).
+    #[must_use]
+    pub fn settled_log_bytes(&self) -> usize {
+        let settled = |at: MonoTime| self.now.since_ms(at) > HOUSEKEEPING_MS + 2 * PUSH_DELAY_MS;
+        self.logs.values().map(|log| log.bytes_of(settled)).sum()
     }
 
     /// One entry a name: the life that is linked, else the one heard last. A newer life of a name replaces its dead ones.

@@ -2,7 +2,7 @@
 
 use covey_crdt::limits::LIVES_MAX;
 use covey_crdt::op::{Op, Touch};
-use covey_mesh::limits::{HELD_OPS_MAX, LOG_BYTES_MAX};
+use covey_mesh::limits::{HELD_OPS_MAX, Knobs, LOG_BYTES_MAX};
 use covey_mesh::node::Node;
 
 use super::Violation;
@@ -15,7 +15,7 @@ pub(super) fn check_turn(name: &str, queued: usize) -> Option<Violation> {
     (queued > TURN_OUTPUTS_MAX).then(|| Violation::new("I9", what()))
 }
 
-pub(super) fn check(name: &str, node: &Node) -> Vec<Violation> {
+pub(super) fn check(name: &str, node: &Node, knobs: &Knobs) -> Vec<Violation> {
     let status = node.status(covey_mesh::input::MonoTime::default());
     let mut found = Vec::new();
     let mut bound = |what: &str, value: u64, most: u64| {
@@ -25,6 +25,9 @@ pub(super) fn check(name: &str, node: &Node) -> Vec<Violation> {
     };
     bound("held ops", status.ops_held, HELD_OPS_MAX as u64);
     bound("retained log bytes", status.log_bytes, LOG_BYTES_MAX as u64);
+    if knobs.log_bytes < LOG_BYTES_MAX {
+        bound("retained log bytes that housekeeping has seen", node.settled_log_bytes() as u64, knobs.log_bytes as u64);
+    }
     bound("lives", status.lives, 2 * LIVES_MAX as u64);
     bound("refusals at a bound of replicated state", node.replica().over_bound(), 0);
     found.extend(check_chains(name, node));

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use covey_crdt::digest::Digest;
 use covey_crdt::id::LifeId;
 use covey_crdt::replica::Expanded;
+use covey_mesh::limits::Knobs;
 use covey_mesh::node::Node;
 use covey_mesh::status::Phase;
 
@@ -86,8 +87,8 @@ pub fn check(views: &[View], oracle: &Oracle) -> Vec<Violation> {
 
 /// Checks the bounds of one node.
 #[must_use]
-pub fn check_bounds(name: &str, node: &Node) -> Vec<Violation> {
-    i9_bounded::check(name, node)
+pub fn check_bounds(name: &str, node: &Node, knobs: &Knobs) -> Vec<Violation> {
+    i9_bounded::check(name, node, knobs)
 }
 
 /// Checks how much a node put out in one turn.

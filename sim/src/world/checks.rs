@@ -21,7 +21,7 @@ impl World {
         for slot in &mut self.slots {
             if let Some(node) = &slot.node {
                 self.outcome.violations.extend(slot.marks.advance(slot.name.as_str(), node));
-                self.outcome.violations.extend(invariants::check_bounds(slot.name.as_str(), node));
+                self.outcome.violations.extend(invariants::check_bounds(slot.name.as_str(), node, &self.plan.knobs));
             }
         }
         self.check_tokens();
@@ -122,7 +122,8 @@ impl World {
         if live.windows(2).any(|pair| pair[0].1.replica().digest() != pair[1].1.replica().digest()) {
             return "digests differ".to_owned();
         }
-        self.wrong_loads(&all)
+        let unknown = self.unknown_restart(&live);
+        if unknown.is_empty() { self.wrong_loads(&all) } else { unknown }
     }
 
     /// Where a node's clock really stands once faults are over (P11, I12).

@@ -98,11 +98,16 @@ impl World {
                 self.slots[node].offset_ms += ms;
                 self.handle(node, Input::Elapsed);
             }
-            Fault::WorkerRestart(worker) => self.tokens[worker] += 1,
+            // A new engine process has all of its memory again.
+            Fault::WorkerRestart(worker) => {
+                self.tokens[worker] += 1;
+                self.capacities[worker] = self.plan.capacity_tokens;
+            }
             Fault::Shrink(worker, tokens) => self.capacities[worker] = tokens.min(self.capacities[worker]),
             Fault::Reset(node, worker) => {
                 let worker = self.traffic.worker(worker);
-                self.handle(node, Input::Local(Local::Reset { worker }));
+                self.handle(node, Input::Local(Local::Reset { worker: worker.clone() }));
+                self.check_reset(node, &worker);
             }
             Fault::Suspect(one, other) => {
                 if let Some(life) = self.slots[other].node.as_ref().map(Node::life) {

@@ -9,6 +9,7 @@ mod checks;
 mod faults;
 mod open;
 mod requests;
+mod rules;
 mod traced;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ use covey_crdt::keyspace::HashKeyId;
 use covey_crdt::stamp::WallMs;
 use covey_mesh::input::{Input, Link, Load, Local, Member, MonoTime};
 use covey_mesh::node::{Node, NodeConfig};
-use covey_mesh::note::Note;
+use covey_mesh::note::{ClockState, Note};
 use covey_mesh::output::Output;
 use covey_mesh::status::Phase;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -30,6 +31,7 @@ use crate::oracle::Oracle;
 use crate::plan::{Plan, Stream};
 use crate::trace::Tracer;
 use crate::traffic::Traffic;
+use crate::world::rules::Before;
 
 /// Once faults stop, live replicas are clean and equal within this, in milliseconds (I10): a redial, a clock reading, a
 /// repair session, once more after giving up (P6).
@@ -68,6 +70,8 @@ struct Slot {
     marks: Marks,
     own_loads: BTreeMap<WorkerId, Load>,
     seen_loads: BTreeMap<(LifeId, WorkerId), Load>,
+    /// Where the node last said its clock stands.
+    clock: ClockState,
 }
 
 /// How a run is watched. Nothing here changes what happens in it.
@@ -117,6 +121,7 @@ pub struct World {
     traffic: Traffic,
     ties: Stream,
     times: Stream,
+    refusals: Stream,
     /// Nodes that have not learned yet that their connection with a life is gone.
     ghosts: BTreeSet<(usize, LifeId)>,
     tokens: Vec<u64>,
@@ -151,6 +156,7 @@ impl World {
             traffic: Traffic::new(&plan),
             ties: Stream::new(seed, "ties"),
             times: Stream::new(seed, "times"),
+            refusals: Stream::new(seed, "refusals"),
             ghosts: BTreeSet::new(),
             tokens: vec![0; plan.workers],
             capacities: vec![plan.capacity_tokens; plan.workers],
@@ -172,6 +178,7 @@ impl World {
                 marks: Marks::default(),
                 own_loads: BTreeMap::new(),
                 seen_loads: BTreeMap::new(),
+                clock: ClockState::Good,
             });
             let at = world.times.below(START_MS * 1_000);
             world.at(at, Event::Start { node: nth });
@@ -313,6 +320,7 @@ impl World {
         state.marks = Marks::default();
         state.own_loads.clear();
         state.seen_loads.clear();
+        state.clock = ClockState::Good;
         let mut node = Node::new(config, life, seed, MonoTime::default(), wall);
         node.set_knobs(self.plan.knobs);
         state.node = Some(node);
@@ -321,9 +329,11 @@ impl World {
 
     fn handle(&mut self, slot: usize, input: Input) {
         let (mono, wall) = (self.mono(slot), self.wall(slot));
-        let Some(node) = &mut self.slots[slot].node else { return };
+        let Slot { name, node: Some(node), .. } = &mut self.slots[slot] else { return };
+        let before = Before::of(node);
         node.handle(mono, wall, input);
         self.oracle.record(node);
+        self.outcome.violations.extend(before.broken(name.as_str(), node));
         self.collect(slot);
         let Some(node) = &self.slots[slot].node else { return };
         if let Some(deadline) = node.next_deadline() {
@@ -362,6 +372,7 @@ impl World {
                 }
                 Output::Note(note) => {
                     self.watch_note(slot, &note);
+                    self.check_note(slot, &note);
                     self.mark(&note);
                 }
                 Output::Changed(_) => {}

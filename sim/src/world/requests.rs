@@ -3,9 +3,13 @@
 //! Not here: drawing them (`traffic`).
 
 use covey_crdt::id::Incarnation;
+use covey_crdt::plant::{Plant, planted};
 use covey_mesh::input::{Input, Local};
 
 use super::{Event, World};
+
+/// Share of requests that their worker refuses.
+const REFUSED: f64 = 0.03;
 
 impl World {
     pub(super) fn request(&mut self) {
@@ -19,7 +23,13 @@ impl World {
         let Some(node) = &self.slots[slot].node else { return };
         let Some(record) = node.replica().record(&request.worker) else { return };
         let incarnation = record.incarnation.clone();
-        self.oracle.accept(&request.worker, &incarnation, &request.chain);
+        // Full, overloaded, gone: a worker that refuses holds nothing of the request, and no gateway may say it does (I6).
+        let accepted = !self.refusals.chance(REFUSED);
+        if accepted {
+            self.oracle.accept(&request.worker, &incarnation, &request.chain);
+        } else if !planted(Plant::PublishesAtSelection) {
+            return;
+        }
         let place = Local::Place {
             worker: request.worker,
             keyspace: request.keyspace,
