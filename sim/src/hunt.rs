@@ -1,11 +1,12 @@
 //! The hunt for planted bugs: which seed is the first that shows each of them.
 //!
 //! Seeds are tried in order and the smallest that breaks counts, so the answer does not depend on how many threads look.
-//! A panic counts only if the same seed does not panic without the plant; a run that does not end is cut off.
+//! A seed that breaks without the plant as well does not count, panics included; a run that does not end is cut off.
 //!
 //! Not here: the plants themselves (`covey_crdt::plant`), a single run (`world`).
 
 use std::cell::Cell;
+use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -33,6 +34,17 @@ pub struct Hunt {
     pub invariant: String,
     /// The seed that broke it.
     pub seed: Option<u64>,
+}
+
+impl fmt::Display for Hunt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.seed {
+            Some(seed) => {
+                write!(f, "{}: {} after {} seeds (seed {seed})", self.name, self.invariant, self.seeds_needed)
+            }
+            None => write!(f, "{}: NOT FOUND in {} seeds", self.name, self.seeds_needed),
+        }
+    }
 }
 
 /// Looks for a plant on `jobs` threads.
@@ -93,9 +105,8 @@ pub fn hunt_all(plants: &[Plant], jobs: usize, each: impl Fn(&Hunt) + Sync) -> V
 /// What the plant breaks in this seed's run.
 #[must_use]
 pub fn breaks(plant: Plant, seed: u64) -> Option<String> {
-    let broken = plant.with(|| ran(seed));
-    // An assertion that fails without the plant as well is no find.
-    broken.filter(|invariant| invariant != PANIC || holds(seed))
+    // What fails without the plant as well is no find.
+    plant.with(|| ran(seed)).filter(|_| holds(seed))
 }
 
 /// Whether the seed's run breaks nothing without a plant.
@@ -140,6 +151,25 @@ fn hush_panics() {
             }
         }));
     });
+}
+
+/// Looks for the plant of that name, or for `all`, each within its own bound, and says so as it goes.
+///
+/// # Errors
+/// When no plant has that name, listing those there are.
+pub fn command(name: &str, jobs: usize, say: impl Fn(&str) + Sync) -> Result<Vec<Hunt>, String> {
+    let one = Plant::named(name);
+    let plants = match &one {
+        Some(plant) => std::slice::from_ref(plant),
+        None if name == "all" => Plant::ALL,
+        None => {
+            let names: Vec<_> = Plant::ALL.iter().map(|plant| plant.name()).collect();
+            return Err(format!("no planted bug is called {name:?}; there are: all, {}", names.join(", ")));
+        }
+    };
+    let hunts = hunt_all(plants, jobs, |hunt| say(&format!("{hunt}\n")));
+    say(&format!("\n{}", table(plants, &hunts)));
+    Ok(hunts)
 }
 
 /// The hunts as a table for people, in Markdown.

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         match command {
             Command::Demo(args) => demo::run(&args).await,
             Command::Run(args) => ring1::one(&args),
-            Command::Swarm(args) => Ok(ring1::many(&args)),
+            Command::Swarm(args) => ring1::many(&args),
             Command::Worker(args) => worker::run(&args).await.map(|()| ExitCode::SUCCESS),
         }
     });

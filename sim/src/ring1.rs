@@ -36,6 +36,12 @@ pub struct SwarmArgs {
     /// Threads
     #[arg(long, default_value_t = 2)]
     pub jobs: usize,
+    /// Look for this planted bug, or `all`, instead (in a build with the feature `plants`: `make plants`)
+    #[arg(long, value_name = "NAME")]
+    pub plant: Option<String>,
+    /// Write what the hunt for planted bugs came to into this file, as JSON
+    #[arg(long, value_name = "FILE", requires = "plant")]
+    pub json: Option<PathBuf>,
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
@@ -76,9 +82,30 @@ pub fn one(args: &RunArgs) -> Result<ExitCode, String> {
     Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Looks for planted bugs and prints a table of them.
+#[cfg(feature = "plants")]
+fn plants(name: &str, args: &SwarmArgs) -> Result<ExitCode, String> {
+    let hunts = crate::hunt::command(name, args.jobs, say)?;
+    if let Some(file) = &args.json {
+        let text = serde_json::json!({ "plants": hunts }).to_string();
+        std::fs::write(file, text).map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
+    }
+    Ok(if hunts.iter().all(|hunt| hunt.found) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(not(feature = "plants"))]
+fn plants(name: &str, _: &SwarmArgs) -> Result<ExitCode, String> {
+    Err(format!("{name} cannot be looked for: this build has no planted bugs in it; run `make plants`"))
+}
+
 /// Runs many seeds and prints what they came to.
-#[must_use]
-pub fn many(args: &SwarmArgs) -> ExitCode {
+///
+/// # Errors
+/// When planted bugs are to be looked for and cannot be.
+pub fn many(args: &SwarmArgs) -> Result<ExitCode, String> {
+    if let Some(name) = &args.plant {
+        return plants(name, args);
+    }
     let total = args.seeds.end - args.seeds.start;
     let bar = ProgressBar::new(total);
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} seeds {msg} {eta}").expect("a good template"));
@@ -110,7 +137,7 @@ pub fn many(args: &SwarmArgs) -> ExitCode {
         text += &format!("VIOLATION {}\n  repeat it with: covey-sim run --seed {seed}\n", first.unwrap_or_default());
     }
     say(&text);
-    if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Prints; a reader that hung up is no reason to fail.
