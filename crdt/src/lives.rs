@@ -37,11 +37,13 @@ pub(crate) struct Lives {
     records: BTreeMap<LifeId, LifeRecord>,
     retired: BTreeMap<LifeId, Retirement>,
     forgotten: Stamp,
+    /// The digest of the retired ones and of what is forgotten.
+    ends: Digest,
 }
 
 impl Default for Lives {
     fn default() -> Self {
-        Self { records: BTreeMap::new(), retired: BTreeMap::new(), forgotten: Stamp::ZERO }
+        Self { records: BTreeMap::new(), retired: BTreeMap::new(), forgotten: Stamp::ZERO, ends: Digest::default() }
     }
 }
 
@@ -56,6 +58,17 @@ impl Lives {
 
     pub(crate) const fn forgotten(&self) -> Stamp {
         self.forgotten
+    }
+
+    pub(crate) const fn ends_digest(&self) -> Digest {
+        self.ends
+    }
+
+    fn swap(&mut self, root: &mut Digest, before: Digest, after: Digest) {
+        for digest in [root, &mut self.ends] {
+            digest.remove(before);
+            digest.add(after);
+        }
     }
 
     pub(crate) fn merge(&mut self, root: &mut Digest, life: LifeId, record: &LifeRecord) -> Merged {
@@ -98,10 +111,8 @@ impl Lives {
         if known == Some(joined) {
             return merged;
         }
-        if let Some(known) = known {
-            root.remove(retired_digest(life, known));
-        }
-        root.add(retired_digest(life, joined));
+        let before = known.map_or(Digest::default(), |known| retired_digest(life, known));
+        self.swap(root, before, retired_digest(life, joined));
         self.retired.insert(life, joined);
         Merged::Grew
     }
@@ -110,27 +121,26 @@ impl Lives {
         if through <= self.forgotten {
             return Merged::Unchanged;
         }
-        root.remove(forgotten_digest(self.forgotten));
-        root.add(forgotten_digest(through));
+        self.swap(root, forgotten_digest(self.forgotten), forgotten_digest(through));
         self.forgotten = through;
-        self.retired.retain(|life, end| {
-            let kept = end.at > through;
-            if !kept {
-                root.remove(retired_digest(*life, *end));
-            }
-            kept
-        });
+        let over: Vec<(LifeId, Retirement)> =
+            self.retired.iter().filter(|(_, end)| end.at <= through).map(|(life, end)| (*life, *end)).collect();
+        for (life, end) in over {
+            self.swap(root, retired_digest(life, end), Digest::default());
+            self.retired.remove(&life);
+        }
         Merged::Grew
     }
 
     /// The digest of everything here, computed anew.
     pub(crate) fn digest(&self) -> Digest {
         let mut all = forgotten_digest(self.forgotten);
-        for (life, record) in &self.records {
-            all.add(record_digest(*life, record));
-        }
         for (life, end) in &self.retired {
             all.add(retired_digest(*life, *end));
+        }
+        debug_assert_eq!(all, self.ends, "the digest of ends is kept in step");
+        for (life, record) in &self.records {
+            all.add(record_digest(*life, record));
         }
         all
     }

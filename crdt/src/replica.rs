@@ -309,6 +309,12 @@ impl Replica {
         self.lives.forgotten()
     }
 
+    /// The digest of the ends alone: of retired lives, and of what is forgotten.
+    #[must_use]
+    pub const fn ends_digest(&self) -> Digest {
+        self.lives.ends_digest()
+    }
+
     /// The digest of everything: equal vectors and clean replicas ⇒ equal roots (I1).
     #[must_use]
     pub const fn digest(&self) -> Digest {

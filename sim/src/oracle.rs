@@ -13,7 +13,9 @@ use covey_crdt::hash::{BlockHash, PathId};
 use covey_crdt::id::{Incarnation, LifeId, WorkerId};
 use covey_crdt::keyspace::Keyspace;
 use covey_crdt::lane::LaneId;
+use covey_crdt::lives::Retirement;
 use covey_crdt::op::Op;
+use covey_crdt::replica::Expanded;
 use covey_crdt::stamp::{Rank, Stamp};
 use covey_mesh::node::Node;
 
@@ -24,6 +26,8 @@ pub struct Oracle {
     ops: BTreeMap<LifeId, Vec<Op>>,
     /// Every path ever placed: its parent and depth.
     paths: BTreeMap<PathId, (PathId, u32)>,
+    /// How long the log of every life that was ever retired is, and when that was decided.
+    ends: BTreeMap<LifeId, Retirement>,
     /// What each worker's incarnation really accepted.
     accepted: BTreeSet<(WorkerId, Incarnation, PathId)>,
 }
@@ -54,6 +58,13 @@ impl Oracle {
             let fresh = node.retained(node.life(), first).expect("own ops are looked at as they are published");
             own.extend(fresh.map(|(_, op)| op.clone()));
         }
+        for op in own.get(first as usize - 1..).into_iter().flatten() {
+            if let Op::Retired(end) = op {
+                let known = self.ends.entry(end.life).or_insert(Retirement { last: 0, at: Stamp::ZERO });
+                known.last = known.last.max(end.last);
+                known.at = known.at.max(end.stamp);
+            }
+        }
     }
 
     /// Every life that published, and how many ops.
@@ -65,6 +76,18 @@ impl Oracle {
     #[must_use]
     pub fn published(&self) -> u64 {
         self.ops.values().map(|ops| ops.len() as u64).sum()
+    }
+
+    /// What a replica counts: its vector, and the whole logs of the lives that are retired there, forgotten ones included.
+    #[must_use]
+    pub fn counts(&self, vector: &BTreeMap<LifeId, u64>, state: &Expanded) -> BTreeMap<LifeId, u64> {
+        let mut all = vector.clone();
+        all.extend(state.retired.iter().map(|(life, end)| (*life, end.last)));
+        let forgotten = self.ends.iter().filter(|(life, end)| {
+            end.at <= state.forgotten && !vector.contains_key(life) && !state.retired.contains_key(life)
+        });
+        all.extend(forgotten.map(|(life, end)| (*life, end.last)));
+        all
     }
 
     /// The ops that a vector counts.

@@ -244,6 +244,10 @@ impl Plan {
         if draw.chance(0.3) {
             self.knobs.frame_bytes = draw.log_uniform(1.0, 2_000.0) as usize;
         }
+        let mut draw = Stream::new(self.seed, "horizon");
+        if draw.chance(0.5) {
+            self.knobs.horizon_ms = draw.log_uniform(3_000.0, 20_000.0) as u64;
+        }
     }
 
     fn draw_network(&mut self) {

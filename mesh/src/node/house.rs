@@ -65,6 +65,7 @@ impl Node {
         self.watch_session();
         self.try_join();
         self.watch_stuck();
+        self.tend_lives();
         self.drop_old();
         self.forget_peers();
         self.expire();

@@ -54,7 +54,19 @@ impl Node {
         self.vector.advance(life, Head { seq: head.seq + 1, hash });
         self.ops_applied += 1;
         self.log_bytes += retained.bytes;
+        let op = Arc::clone(&retained.op);
         self.logs.entry(life).or_default().retain(head.seq + 1, retained);
+        match &*op {
+            Op::Retired(end) => self.ended(end.life, end.last),
+            Op::Forget(_) => self.prune_ends(),
+            Op::Joined { .. }
+            | Op::Left
+            | Op::Touch(_)
+            | Op::Floor(_)
+            | Op::Worker(_)
+            | Op::Stored(_)
+            | Op::Restated(_) => {}
+        }
     }
 
     /// Pushes own ops that were not pushed yet, straight to every live peer.
@@ -193,6 +205,9 @@ impl Node {
 
     /// Whether ops of `life` may be taken from `from`: its own, or those of a life an admitted member counts.
     fn is_admitted(&self, from: LifeId, life: LifeId) -> bool {
+        if self.replica.retired().contains_key(&life) {
+            return false;
+        }
         let known = life == from || self.replica.lives().contains_key(&life) || self.logs.contains_key(&life);
         let counted = || self.peers.values().any(|peer| peer.admitted && peer.seq(life) > 0);
         known || (self.logs.len() < ROWS_MAX && counted())
@@ -279,6 +294,13 @@ impl Node {
                 self.log_mut(life).ahead = true;
                 return;
             }
+            if let Op::Retired(end) = &*held.op
+                && !self.is_covered(end)
+            {
+                let now = self.now;
+                self.log_mut(life).unresolved.get_or_insert(now);
+                return;
+            }
             // Kept before it is applied: an op that changes nothing here may still have to be handed on with its chain.
             let places = self.chains_of(&held.op);
             if let Err(ApplyError::Unresolved(tip)) = self.replica.apply(life, &held.op) {
@@ -296,6 +318,9 @@ impl Node {
             if self.targets.contains_key(&life) {
                 self.target_progress = self.now;
                 self.meet_targets();
+            }
+            if self.over {
+                return;
             }
         }
     }

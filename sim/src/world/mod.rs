@@ -422,5 +422,6 @@ const fn rebirth_mark(why: covey_mesh::output::Rebirth) -> &'static str {
     match why {
         covey_mesh::output::Rebirth::ClockStepped => "reborn-clock",
         covey_mesh::output::Rebirth::Forked => "reborn-forked",
+        covey_mesh::output::Rebirth::Retired => "reborn-retired",
     }
 }
