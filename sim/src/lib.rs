@@ -10,6 +10,7 @@
 pub mod client;
 pub mod conversation;
 pub mod demo;
+pub mod diff;
 pub mod engine;
 #[cfg(feature = "plants")]
 pub mod hunt;
@@ -19,6 +20,7 @@ pub mod network;
 pub mod oracle;
 pub mod plan;
 pub mod ring1;
+pub mod shrink;
 pub mod swarm;
 pub mod trace;
 pub mod traffic;

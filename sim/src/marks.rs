@@ -1,8 +1,24 @@
 //! Coverage marks: a name for every note, so that a batch of runs can show which paths it really took.
 //!
-//! Not here: which marks a batch must hit (its test).
+//! Not here: what leaves them (`world`).
 
 use covey_mesh::note::{Drop, Note, RepairWhy};
+
+/// Marks that a batch of some hundred seeds must leave: paths that are easily missed by a change to plans or protocol.
+pub const REQUIRED: &[&str] = &[
+    "clean",
+    "dirty",
+    "founded",
+    "pulled",
+    "wanted",
+    "duplicate",
+    "repair-bootstrap",
+    "repair-aborted",
+    "dropped-clock",
+    "dropped-incarnation",
+    "reborn-clock",
+    "clock",
+];
 
 /// The mark a note leaves.
 #[must_use]

@@ -72,6 +72,12 @@ impl Oracle {
         self.ops.iter().map(|(life, ops)| (*life, ops.len() as u64))
     }
 
+    /// Everything a life published, in order.
+    #[must_use]
+    pub fn log(&self, life: LifeId) -> &[Op] {
+        self.ops.get(&life).map_or(&[], Vec::as_slice)
+    }
+
     /// Ops ever published.
     #[must_use]
     pub fn published(&self) -> u64 {

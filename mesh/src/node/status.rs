@@ -50,6 +50,12 @@ impl Node {
         self.logs.values().map(|log| log.bytes_of(settled)).sum()
     }
 
+    /// Whether an op was received and waits to be applied.
+    #[must_use]
+    pub fn holds(&self, life: LifeId, seq: u64) -> bool {
+        self.logs.get(&life).is_some_and(|log| log.holds(seq).is_some())
+    }
+
     /// One entry a name: the life that is linked, else the one heard last. A newer life of a name replaces its dead ones.
     fn peer_statuses(&self, now: MonoTime) -> Vec<PeerStatus> {
         let mut newest: BTreeMap<GatewayName, (LifeId, Option<&Peer>)> = BTreeMap::new();
