@@ -110,8 +110,8 @@ impl Default for Knobs {
     }
 }
 
-/// The largest sequence number a frame may name: no log gets there, and sums with it cannot overflow.
-pub const SEQ_MAX: u64 = u64::MAX >> 1;
+/// The largest sequence number a frame may name: no log gets there, and a sum over every row of a frame cannot overflow.
+pub const SEQ_MAX: u64 = 1 << 52;
 
 const _: () = assert!(FRAME_BYTES_GOAL + 24 + 8 * (RUN_BLOCKS_MAX as usize) + OP_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(LIVES_MAX * 32 < FRAME_BYTES_GOAL);

@@ -45,6 +45,8 @@ pub(crate) struct Peer {
     pub(crate) known_version: u64,
     /// The version of the own vector that it has in full.
     pub(crate) acked_version: u64,
+    /// Ops it had received and not applied at its last exchange, as far as they follow what it had applied.
+    pub(crate) held: u64,
     /// The lives it closed, as of the exchange that made `known` complete.
     pub(crate) closed: BTreeSet<LifeId>,
     /// The digest of the ends it knows.

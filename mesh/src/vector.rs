@@ -44,6 +44,8 @@ pub(crate) const ROWS_MAX: usize = 2 * LIVES_MAX;
 /// Targets may name retired lives too.
 const SEQS_MAX: usize = ROWS_MAX + RETIRED_MAX;
 
+const _: () = assert!(SEQ_MAX.checked_mul(SEQS_MAX as u64).is_some(), "sums over rows cannot overflow");
+
 impl Vector {
     /// Where a life's log is.
     #[must_use]

@@ -77,7 +77,7 @@ impl Node {
         let rows = read_rows(&exchange.lives);
         let digest = read_digest(&exchange.digest);
         let (closed, ends) = (read_lives(&exchange.closed), read_digest(&exchange.ends));
-        let (Some(rows), Some(digest), Some(_), Some(closed), Some(ends)) =
+        let (Some(rows), Some(digest), Some(held), Some(closed), Some(ends)) =
             (rows, digest, read_seqs(&exchange.held), closed, ends)
         else {
             return self.malformed(from, 0);
@@ -98,6 +98,7 @@ impl Node {
         }
         self.take_vector(from, exchange, &rows, phase, digest);
         self.take_closed(from, exchange, closed, ends);
+        self.take_held(from, &held);
         self.resend_loads(from);
         self.compare(from);
         self.pull_gaps();
@@ -282,6 +283,11 @@ impl Node {
         let whole = exchange.version <= peer.known_version && exchange.since <= peer.known_version;
         peer.closed = if whole { closed } else { BTreeSet::new() };
         peer.ends = ends;
+    }
+
+    fn take_held(&mut self, from: LifeId, held: &[(LifeId, u64)]) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.held = held.iter().map(|(life, to)| to.saturating_sub(peer.seq(*life))).sum();
     }
 
     fn resend_loads(&mut self, to: LifeId) {

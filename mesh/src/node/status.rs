@@ -37,6 +37,8 @@ impl Node {
             ops_held: self.logs.values().map(|log| log.held() as u64).sum(),
             log_bytes: self.log_bytes as u64,
             lives: self.vector.lives().count() as u64,
+            closing: self.ends.closing.len() as u64,
+            retired: self.replica.retired().len() as u64,
             repairing: self.session.is_some(),
             peers: self.peer_statuses(now),
         }
@@ -95,6 +97,7 @@ impl Node {
             let theirs = self.vector.lives().map(|(life, head)| head.seq.saturating_sub(peer.seq(life))).sum();
             status.lag_ops = Some(lag);
             status.their_lag_ops = Some(theirs);
+            status.their_held_ops = Some(peer.held);
         }
         status.rtt_us = peer.rtt_us;
         let wall = peer.reading.and_then(|reading| reading.wall_ms(now));
