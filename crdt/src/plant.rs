@@ -131,6 +131,18 @@ plants! {
         "the vector adopted at a session's end replaces the own one even where that is further";
     SentIsAcked, "sent-is-acked", 120,
         "what an exchange told counts as known by the peer though the frame may be lost";
+    IndexKeepsCut, "index-keeps-cut", 500,
+        "the read index goes on answering the whole of a run whose tail was cut off";
+    ClosingSkipped, "closing-skipped", 500,
+        "P7 off: a life is retired as far as its retirer has its log, whatever others still apply of it";
+    RetiredTooEarly, "retired-too-early", 500,
+        "P8 off: a retirement is applied before the local vector has reached the life's last op";
+    RetiredUntold, "retired-untold", 500,
+        "P9 off: a session says nothing of retired lives, so who missed a retirement counts the life for ever";
+    MinorityRetires, "minority-retires", 500,
+        "P10 off: each side of a long partition retires the other, and both begin anew when they meet";
+    PrunedByTimer, "pruned-by-timer", 500,
+        "each replica forgets retired lives when its own timer says so, not by an op";
     PublishesAtSelection, "publishes-at-selection", 10,
         "a placement is published when its worker is chosen, so a request the worker refuses leaves a phantom";
 }

@@ -63,6 +63,12 @@ impl Traffic {
         }
     }
 
+    /// As [`Self::new`], for lookups: drawn apart from the requests.
+    #[must_use]
+    pub fn asks(plan: &Plan) -> Self {
+        Self { draw: Stream::new(plan.seed, "asks"), ..Self::new(plan) }
+    }
+
     /// Microseconds until the next request: exponential.
     pub fn gap_us(&mut self) -> u64 {
         (-self.gap_us * (1.0 - self.draw.unit()).ln()) as u64 + 1

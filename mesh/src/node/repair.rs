@@ -112,13 +112,14 @@ impl Node {
         let own = own.map(|(life, head)| (life, head.seq));
         let target = write_seqs(targets.chain(own).chain(self.retired_seqs()));
         let first = ask.nth == 0;
+        let tells = first && !planted(Plant::RetiredUntold);
         let vector = if first || planted(Plant::AdoptsVEnd) { self.vector.rows() } else { Vec::new() };
         let reply = SliceReply {
             session: ask.session,
             nth: ask.nth,
             vector: ByteBuf::from(vector),
             target: ByteBuf::from(target),
-            ends: ByteBuf::from(if first { write_ends(self.replica.retired()) } else { Vec::new() }),
+            ends: ByteBuf::from(if tells { write_ends(self.replica.retired()) } else { Vec::new() }),
             forgotten: ByteBuf::from(if first { write_stamp(self.replica.forgotten()) } else { Vec::new() }),
             slice: ByteBuf::from(encode_slice(&piece.slice)),
         };

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use covey_crdt::id::{GatewayName, LifeId};
 use covey_crdt::lives::{LifeRecord, Retirement};
 use covey_crdt::op::{Forget, LifeEnd, Op};
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::stamp::Stamp;
 
 use super::Node;
@@ -45,6 +46,9 @@ impl Node {
         }
         self.close_gone();
         let present = self.present();
+        if planted(Plant::PrunedByTimer) {
+            self.forget_retired(&present);
+        }
         let issues = present.first() == Some(&self.life) && self.is_larger_side(&present);
         if issues && self.phase() == Phase::Clean && self.clock != ClockState::Ahead {
             self.retire_closed(&present);
@@ -72,7 +76,9 @@ impl Node {
         let absent: Vec<(LifeId, &GatewayName)> = absent.map(|(life, record)| (*life, &record.name)).collect();
         let away = absent.iter().map(|(_, name)| *name).collect::<BTreeSet<_>>().len();
         let smallest_away = absent.first().map(|(life, _)| *life);
-        here.len() > away || here.len() == away && present.first().copied() < smallest_away
+        planted(Plant::MinorityRetires)
+            || here.len() > away
+            || here.len() == away && present.first().copied() < smallest_away
     }
 
     /// This node's side, to be compared when two meet that closed each other.
@@ -139,13 +145,14 @@ impl Node {
     fn retire_closed(&mut self, present: &BTreeSet<LifeId>) {
         let closing: Vec<LifeId> = self.ends.closing.iter().copied().collect();
         let closed_by = |peer: &crate::peer::Peer| closing.iter().all(|life| peer.closed.contains(life));
-        if closing.is_empty() || !self.all_agree(present, closed_by) {
+        let hasty = planted(Plant::ClosingSkipped);
+        if closing.is_empty() || !(hasty || self.all_agree(present, closed_by)) {
             return;
         }
         for life in closing {
             let last = self.vector.head(life).seq;
             let full = self.replica.retired().len() >= RETIRED_MAX;
-            if last > 0 && !full && self.all_agree(present, |peer| peer.seq(life) == last) {
+            if last > 0 && !full && (hasty || self.all_agree(present, |peer| peer.seq(life) == last)) {
                 let stamp = self.stamp();
                 self.publish(Op::Retired(LifeEnd { life, last, stamp }));
             }
@@ -161,7 +168,9 @@ impl Node {
         };
         let Some((through, _)) = ends.into_iter().take_while(|(_, life)| old(life)).last() else { return };
         let ends = self.replica.ends_digest();
-        if self.all_agree(present, |peer| peer.ends == Some(ends)) {
+        if planted(Plant::PrunedByTimer) {
+            let _ = self.replica.forget(through);
+        } else if self.all_agree(present, |peer| peer.ends == Some(ends)) {
             let stamp = self.stamp();
             self.publish(Op::Forget(Forget { through: through.min(stamp), stamp }));
         }
@@ -169,6 +178,9 @@ impl Node {
 
     /// Whether the end of a life may be applied: its last op is counted here, or its end is known already (P8).
     pub(super) fn is_covered(&self, end: &LifeEnd) -> bool {
+        if planted(Plant::RetiredTooEarly) {
+            return true;
+        }
         let known = self.replica.retired().get(&end.life).is_some_and(|known| known.last >= end.last);
         let forgotten = end.stamp <= self.replica.forgotten() && !self.replica.lives().contains_key(&end.life);
         end.life == self.life || known || forgotten || self.vector.head(end.life).seq >= end.last
@@ -177,7 +189,7 @@ impl Node {
     /// A life is retired: its log and its entry go. A replica that counts more of it begins anew, and so does its own.
     pub(super) fn ended(&mut self, life: LifeId, last: u64) {
         let counted = self.vector.head(life).seq.max(self.targets.get(&life).copied().unwrap_or(0));
-        if life == self.life || counted > last {
+        if life == self.life || (counted > last && !planted(Plant::ClosingSkipped)) {
             return self.reborn(Rebirth::Retired);
         }
         if let Some(mut log) = self.logs.remove(&life) {
@@ -241,7 +253,7 @@ impl Node {
     pub(super) fn is_open(&mut self, from: LifeId, closed: &BTreeSet<LifeId>, theirs: Side) -> bool {
         let here = self.ends.closing.contains(&from) || self.replica.retired().contains_key(&from);
         let there = closed.contains(&self.life);
-        if there && (!here || self.side() < theirs) {
+        if there && (!here || planted(Plant::MinorityRetires) || self.side() < theirs) {
             self.reborn(Rebirth::Retired);
         }
         !here && !there

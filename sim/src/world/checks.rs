@@ -27,6 +27,7 @@ impl World {
             }
         }
         self.check_tokens();
+        self.check_gauges();
         if heavy {
             if !self.watch.is_light {
                 self.check_states(false);
@@ -55,6 +56,7 @@ impl World {
             }
         }
         self.outcome.violations.extend(invariants::check(&views, &self.oracle));
+        self.check_lookups(&views);
     }
 
     /// Rules (b) and (c): nothing from beyond the local clock's tolerance is in a node's state, whichever way it came.

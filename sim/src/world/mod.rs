@@ -7,6 +7,7 @@
 
 mod checks;
 mod faults;
+mod gauges;
 mod open;
 mod requests;
 mod rules;
@@ -25,7 +26,9 @@ use covey_mesh::output::Output;
 use covey_mesh::status::Phase;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::invariants::{self, Marks, Violation};
+use gauges::Gauges;
+
+use crate::invariants::{self, Lookups, Marks, Violation};
 use crate::network::Network;
 use crate::oracle::Oracle;
 use crate::plan::{Plan, Stream};
@@ -43,7 +46,7 @@ const START_MS: u64 = 300;
 
 #[derive(Clone, Debug)]
 enum Event {
-    Deliver { from: LifeId, to: usize, life: LifeId, bytes: Bytes },
+    Deliver { from: LifeId, to: usize, life: LifeId, sent_us: u64, bytes: Bytes },
     Timer { node: usize },
     Start { node: usize },
     Dial { one: usize, other: usize },
@@ -72,6 +75,8 @@ struct Slot {
     seen_loads: BTreeMap<(LifeId, WorkerId), Load>,
     /// Where the node last said its clock stands.
     clock: ClockState,
+    /// Its read index, fed as a gateway feeds it.
+    lookups: Option<Lookups>,
 }
 
 /// How a run is watched. Nothing here changes what happens in it.
@@ -129,6 +134,7 @@ pub struct World {
     calm: bool,
     outcome: Outcome,
     watch: Watch,
+    gauges: Gauges,
     /// What nodes noted during the present event, for the tracer.
     noted: Vec<(usize, String)>,
 }
@@ -163,6 +169,7 @@ impl World {
             calm: false,
             outcome: Outcome::default(),
             watch,
+            gauges: Gauges::new(&plan),
             noted: Vec::new(),
             plan,
         };
@@ -179,6 +186,7 @@ impl World {
                 own_loads: BTreeMap::new(),
                 seen_loads: BTreeMap::new(),
                 clock: ClockState::Good,
+                lookups: None,
             });
             let at = world.times.below(START_MS * 1_000);
             world.at(at, Event::Start { node: nth });
@@ -254,8 +262,11 @@ impl World {
 
     fn carry_out(&mut self, event: Event) {
         match event {
-            Event::Deliver { from, to, life, bytes } => {
+            Event::Deliver { from, to, life, sent_us, bytes } => {
                 if self.slots[to].node.as_ref().is_some_and(|node| node.life() == life) {
+                    if covey_mesh::frame_kind(&bytes) == Some("Exchange") {
+                        self.gauges.heard(self.now_us, to, from, sent_us);
+                    }
                     self.handle(to, Input::Received { from, bytes });
                 }
             }
@@ -321,6 +332,7 @@ impl World {
         state.own_loads.clear();
         state.seen_loads.clear();
         state.clock = ClockState::Good;
+        state.lookups = (!self.watch.is_light).then(|| Lookups::new(life));
         let mut node = Node::new(config, life, seed, MonoTime::default(), wall);
         node.set_knobs(self.plan.knobs);
         state.node = Some(node);
@@ -334,6 +346,7 @@ impl World {
         node.handle(mono, wall, input);
         self.oracle.record(node);
         self.outcome.violations.extend(before.broken(name.as_str(), node));
+        self.gauges.saw(self.now_us, node);
         self.collect(slot);
         let Some(node) = &self.slots[slot].node else { return };
         if let Some(deadline) = node.next_deadline() {
@@ -368,6 +381,9 @@ impl World {
                     }
                 }
                 Output::Load { life, worker, load } => {
+                    if let Some(lookups) = &mut self.slots[slot].lookups {
+                        lookups.load(life, &worker, load);
+                    }
                     self.slots[slot].seen_loads.insert((life, worker), load);
                 }
                 Output::Note(note) => {
@@ -375,7 +391,11 @@ impl World {
                     self.check_note(slot, &note);
                     self.mark(&note);
                 }
-                Output::Changed(_) => {}
+                Output::Changed(change) => {
+                    if let Some(lookups) = &mut self.slots[slot].lookups {
+                        lookups.changed(change);
+                    }
+                }
                 Output::Reborn(why) => {
                     *self.outcome.marks.entry(rebirth_mark(why)).or_default() += 1;
                     reborn = true;
@@ -397,7 +417,7 @@ impl World {
         self.outcome.bytes += bytes.len() as u64;
         let Some(slot) = self.slot_of(to).filter(|slot| self.network.is_up(from, *slot)) else { return };
         for delay in self.network.arrivals_us(from, slot) {
-            let event = Event::Deliver { from: life, to: slot, life: to, bytes: bytes.clone() };
+            let event = Event::Deliver { from: life, to: slot, life: to, sent_us: self.now_us, bytes: bytes.clone() };
             self.at(self.now_us + delay, event);
         }
     }
