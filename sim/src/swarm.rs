@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::invariants::Violation;
+use crate::marks;
 use crate::plan::Plan;
 use crate::world::run;
 
@@ -26,12 +27,17 @@ pub struct Report {
     pub ops: u64,
     /// The slowest convergence: virtual milliseconds, and the seed.
     pub slowest_ms: (u64, u64),
+    /// Required marks that no run left (see [`marks::REQUIRED`]).
+    pub marks_missing: Vec<&'static str>,
+    /// The median of ops published in a run.
+    pub ops_per_seed_median: u64,
 }
 
 /// Runs every seed of `seeds` on `jobs` threads; `each` hears of every seed as it ends.
 pub fn swarm(seeds: Range<u64>, jobs: usize, each: impl Fn(u64, bool) + Sync) -> Report {
     let next = AtomicU64::new(seeds.start);
     let report = Mutex::new(Report::default());
+    let ops = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
@@ -41,6 +47,7 @@ pub fn swarm(seeds: Range<u64>, jobs: usize, each: impl Fn(u64, bool) + Sync) ->
                         return;
                     }
                     let outcome = run(&Plan::from_seed(seed));
+                    ops.lock().unwrap_or_else(PoisonError::into_inner).push(outcome.ops);
                     let failed = !outcome.violations.is_empty();
                     let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
                     report.seeds += 1;
@@ -59,5 +66,10 @@ pub fn swarm(seeds: Range<u64>, jobs: usize, each: impl Fn(u64, bool) + Sync) ->
             });
         }
     });
-    report.into_inner().unwrap_or_else(PoisonError::into_inner)
+    let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    report.marks_missing = marks::REQUIRED.iter().filter(|mark| !report.marks.contains_key(*mark)).copied().collect();
+    let mut ops = ops.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ops.sort_unstable();
+    report.ops_per_seed_median = ops.get(ops.len() / 2).copied().unwrap_or(0);
+    report
 }
