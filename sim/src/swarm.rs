@@ -120,7 +120,7 @@ pub fn swarm_by(
             let plan = Plan::from_seed(seed);
             let mut outcome = guarded(&plan, None, run);
             let mut events = outcome.events;
-            let twice = batch.twice_every > 0 && seed % batch.twice_every == 0;
+            let twice = batch.twice_every > 0 && seed.is_multiple_of(batch.twice_every);
             if twice {
                 let again = guarded(&plan, None, run);
                 events += again.events;
@@ -145,17 +145,11 @@ pub fn swarm_by(
     report.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Carries a plan out; a panic is a violation like others.
-#[must_use]
-pub fn run_guarded(plan: &Plan) -> Outcome {
-    guarded(plan, None, &run_traced)
-}
-
 /// Carries a plan out, watched by `tracer` if there is one.
 #[must_use]
 pub fn run_traced(plan: &Plan, tracer: Option<Box<dyn Tracer>>) -> Outcome {
     let mut world = World::new(plan.clone(), Watch { tracer, ..Watch::default() });
-    while world.step() {}
+    world.run_out();
     world.finish().0
 }
 

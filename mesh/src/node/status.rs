@@ -58,6 +58,12 @@ impl Node {
         self.logs.get(&life).is_some_and(|log| log.holds(seq).is_some())
     }
 
+    /// Whether some op is held until the local clock reaches it.
+    #[must_use]
+    pub fn waits_for_clock(&self) -> bool {
+        self.logs.values().any(|log| log.ahead)
+    }
+
     /// One entry a name: the life that is linked, else the one heard last. A newer life of a name replaces its dead ones.
     fn peer_statuses(&self, now: MonoTime) -> Vec<PeerStatus> {
         let mut newest: BTreeMap<GatewayName, (LifeId, Option<&Peer>)> = BTreeMap::new();

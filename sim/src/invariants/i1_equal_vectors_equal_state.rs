@@ -2,8 +2,13 @@
 //! checked by the world at every node.)
 
 use super::{View, Violation};
+use crate::oracle::Oracle;
 
-pub(super) fn check(views: &[View]) -> Vec<Violation> {
+pub(super) fn check(views: &[View], oracle: &Oracle) -> Vec<Violation> {
+    // Once a life's log has forked, equal vectors may count different ops until both branches are everywhere.
+    if oracle.forks() {
+        return Vec::new();
+    }
     let mut found = Vec::new();
     let clean: Vec<&View> = views.iter().filter(|view| view.clean).collect();
     for (nth, one) in clean.iter().enumerate() {
@@ -38,6 +43,7 @@ mod tests {
     #[test]
     fn two_clean_replicas_that_differ_at_equal_vectors_are_found() {
         let (one, other) = (made::lone().view("gw-0"), made::lone().view("gw-1"));
+        let check = |views: &[View]| check(views, &Oracle::default());
         assert_eq!(check(&[one.clone(), other.clone()]), []);
         let digest = View { digest: Digest(1), ..other.clone() };
         assert_eq!(check(&[one.clone(), digest]).len(), 1);

@@ -1,6 +1,8 @@
 //! I2: a clean replica's placed coverage is exactly the top-K of all touches its vector counts that lie above the floor,
 //! within the incarnations those ops name. Judged by the oracle's list of all ops, not by the lattice.
 
+use covey_crdt::id::WorkerId;
+
 use super::{View, Violation};
 use crate::oracle::Oracle;
 
@@ -17,7 +19,8 @@ pub(super) fn check(view: &View, oracle: &Oracle) -> Vec<Violation> {
             found.push(Violation::new("I2", what));
         }
     }
-    let held = view.state.coverage.iter().filter(|(_, (_, blocks))| !blocks.is_empty());
+    let judged = |worker: &WorkerId| !oracle.is_tainted(worker);
+    let held = view.state.coverage.iter().filter(|(key, (_, blocks))| !blocks.is_empty() && judged(&key.worker));
     for (key, (_, blocks)) in held {
         if coverage.get(key) != Some(blocks) {
             let expected = coverage.get(key).map_or(0, std::collections::BTreeMap::len);

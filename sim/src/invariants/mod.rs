@@ -81,7 +81,7 @@ impl View {
 /// Checks everything that can be seen at one moment.
 #[must_use]
 pub fn check(views: &[View], oracle: &Oracle) -> Vec<Violation> {
-    let mut found = i1_equal_vectors_equal_state::check(views);
+    let mut found = i1_equal_vectors_equal_state::check(views, oracle);
     for view in views {
         found.extend(i2_top_k::check(view, oracle));
         found.extend(i3_prefix_closed::check(view, oracle));

@@ -9,7 +9,6 @@ use clap::Args;
 use covey_crdt::replica::Blocks;
 use covey_crdt::stamp::{Floor, Rank, Stamp};
 
-use super::failure::step_through;
 use super::plan_args::PlanArgs;
 use super::say;
 use super::units::{moment_us, node};
@@ -52,11 +51,9 @@ pub fn diff(args: &DiffArgs) -> Result<ExitCode, String> {
         return Err(format!("{0} is compared with {0}: name two nodes", node_name(args.one)));
     }
     let mut world = World::new(plan, Watch { until_us: args.at, ..Watch::default() });
-    if let Some(panic) = step_through(&mut world) {
-        return Err(format!("the run panics before that moment: {}", panic.what));
-    }
+    world.run_out();
     let find = |wanted: usize| {
-        let found = world.nodes().find(|(nth, _, _)| *nth == wanted).map(|(_, node, _)| node);
+        let found = world.live().find(|(nth, _, _)| *nth == wanted).map(|(_, node, _)| node);
         let at_s = world.now_us() as f64 / 1e6;
         found.ok_or_else(|| format!("{} is down at {at_s:.6} s: choose another moment or node", node_name(wanted)))
     };

@@ -4,15 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use covey_crdt::id::WorkerId;
 use covey_mesh::input::MonoTime;
 use covey_mesh::node::Node;
 
-use crate::invariants::Violation;
 use crate::plan::Plan;
-use crate::swarm::said;
 use crate::trace::{Collector, node_name, plan_hash};
 use crate::world::{Watch, World};
 
@@ -21,19 +18,13 @@ const EVENTS: usize = 30;
 /// Violations shown.
 const VIOLATIONS: usize = 5;
 
-/// Steps a world to its end; a panic is a violation like others.
-pub(super) fn step_through(world: &mut World) -> Option<Violation> {
-    let stepped = catch_unwind(AssertUnwindSafe(|| while world.step() {}));
-    stepped.err().map(|panic| Violation::new("panic", said(panic.as_ref()).to_owned()))
-}
-
 /// Runs a failing plan again, watched, and says what there is to say. `again` names the plan on a command line.
 pub(super) fn text(plan: &Plan, again: &str, until_us: Option<u64>) -> String {
     let collector = Collector::default();
     let watch = Watch { tracer: Some(Box::new(collector.clone())), until_us, ..Watch::default() };
     let mut world = World::new(plan.clone(), watch);
-    let panic = step_through(&mut world);
-    let violations: Vec<Violation> = world.outcome().violations.iter().cloned().chain(panic).collect();
+    world.run_out();
+    let violations = &world.outcome().violations;
     let mut text = String::new();
     for violation in violations.iter().take(VIOLATIONS) {
         let _ = writeln!(text, "VIOLATION {}: {}", violation.invariant, violation.what);
@@ -70,7 +61,7 @@ fn named_nodes(plan: &Plan, text: &str) -> Vec<usize> {
 fn named_workers(world: &World, text: &str) -> Vec<WorkerId> {
     let words = words(text);
     let mut found: BTreeSet<&WorkerId> = BTreeSet::new();
-    for (_, node, _) in world.nodes() {
+    for (_, node, _) in world.live() {
         found.extend(node.replica().records().map(|(id, _)| id).filter(|id| words.contains(id.name())));
     }
     found.into_iter().cloned().collect()
@@ -78,7 +69,7 @@ fn named_workers(world: &World, text: &str) -> Vec<WorkerId> {
 
 fn involved(text: &mut String, world: &World, nodes: &[usize], workers: &[WorkerId]) {
     let _ = writeln!(text, "\nwhat is known of those involved:");
-    for (nth, node, now) in world.nodes() {
+    for (nth, node, now) in world.live() {
         if nodes.is_empty() || nodes.contains(&nth) {
             let _ = writeln!(text, "  {}", node_line(nth, node, now));
         }

@@ -13,9 +13,8 @@ use super::plan_args::PlanArgs;
 use super::say;
 use super::units::moment_us;
 use crate::plan::Plan;
-use crate::swarm::run_guarded;
 use crate::trace::{Jsonl, Perfetto, Tee, plan_hash};
-use crate::world::{Outcome, Watch, World};
+use crate::world::{self, Outcome, Watch, World};
 
 /// What `covey-sim run` takes.
 #[derive(Args, Debug)]
@@ -44,7 +43,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, String> {
     } else {
         let whole = plan.end_us;
         plan.end_us = [whole, args.until].into_iter().flatten().min();
-        let outcome = run_guarded(&plan);
+        let outcome = world::run(&plan);
         plan.end_us = whole;
         outcome
     };
@@ -67,9 +66,8 @@ fn traced(args: &RunArgs, plan: &Plan) -> Result<Outcome, String> {
     }
     let watch = Watch { tracer: Some(Box::new(tracers)), until_us: args.until, ..Watch::default() };
     let mut world = World::new(plan.clone(), watch);
-    let panic = failure::step_through(&mut world);
-    let (mut outcome, tracer) = world.finish();
-    outcome.violations.extend(panic);
+    world.run_out();
+    let (outcome, tracer) = world.finish();
     if let Some(mut tracer) = tracer {
         tracer.finish().map_err(|why| format!("a trace could not be written to its end: {why}; is the disk full?"))?;
     }

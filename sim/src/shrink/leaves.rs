@@ -10,7 +10,7 @@ use super::Shrinker;
 use crate::plan::Plan;
 
 /// Fields that are no magnitudes, or whose small values are not simpler ones.
-const LEFT_ALONE: &[&str] = &["seed", "nodes", "workers", "hash_bits", "end_us", "faults_ms"];
+const LEFT_ALONE: &[&str] = &["seed", "nodes", "workers", "hash_bits", "end_us", "faults_ms", "driver", "knobs"];
 /// Halvings of one number.
 const HALVINGS: u32 = 12;
 /// Shares are not lowered by less than this: what breaks at 1.2 % loss explains no more than what breaks at 1.5 %.
@@ -31,6 +31,7 @@ pub(super) fn neutral(shrinker: &mut Shrinker<'_>) {
         ("/knobs", to_json(&covey_mesh::limits::Knobs::default())),
         ("/idle_ms", 3_600_000.into()),
         ("/hash_bits", 64.into()),
+        ("/driver", to_json(&crate::plan::DriverPlan::default())),
     ];
     let knobs = to_json(&covey_mesh::limits::Knobs::default());
     let names: Vec<String> =
@@ -54,7 +55,7 @@ pub(super) fn lower(shrinker: &mut Shrinker<'_>) {
     let mut paths = Vec::new();
     let json = to_json(&shrinker.best);
     for (name, value) in json.as_object().into_iter().flatten() {
-        if !LEFT_ALONE.contains(&name.as_str()) && name != "knobs" {
+        if !LEFT_ALONE.contains(&name.as_str()) {
             // What is done to the cluster comes last: its numbers are many, and most are times.
             let rank = u8::from(name == "events");
             collect(value, format!("/{name}"), rank, &mut paths);
@@ -72,6 +73,9 @@ pub(super) fn lower(shrinker: &mut Shrinker<'_>) {
 fn collect(value: &Value, path: String, rank: u8, paths: &mut Vec<(u8, String)>) {
     match value {
         Value::Array(list) => {
+            if !list.is_empty() {
+                paths.push((rank, path.clone()));
+            }
             for (nth, value) in list.iter().enumerate() {
                 collect(value, format!("{path}/{nth}"), rank, paths);
             }
@@ -108,7 +112,10 @@ fn lower_one(shrinker: &mut Shrinker<'_>, path: &str) {
             Some(value) => lower_whole(value, propose),
             None => lower_share(number.as_f64().unwrap_or(0.0), propose),
         },
-        Some(Value::Null | Value::Bool(false) | Value::String(_) | Value::Array(_)) | None => {}
+        Some(Value::Array(_)) => {
+            propose(Value::Array(Vec::new()));
+        }
+        Some(Value::Null | Value::Bool(false) | Value::String(_)) | None => {}
     }
 }
 

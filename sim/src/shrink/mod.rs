@@ -11,8 +11,7 @@ mod sizes;
 
 use crate::invariants::Violation;
 use crate::plan::Plan;
-use crate::swarm::run_guarded;
-use crate::world::Outcome;
+use crate::world::{Outcome, run};
 
 /// Finds a smaller plan.
 pub struct Shrinker<'a> {
@@ -54,7 +53,7 @@ pub struct Shrunk {
 
 /// Shrinks a plan with at most `runs_max` runs; `None` when it breaks nothing.
 pub fn shrink(plan: &Plan, runs_max: u64, each: &mut dyn FnMut(&Progress<'_>)) -> Option<Shrunk> {
-    shrink_by(plan, runs_max, &mut run_guarded, each)
+    shrink_by(plan, runs_max, &mut run, each)
 }
 
 /// As [`shrink`], with `run` to carry a plan out.

@@ -4,10 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::Shrinker;
-use super::leaves::{from_json, to_json};
+use super::leaves::to_json;
 use crate::plan::{Event, Plan};
 
 /// Fewer nodes: the last ones go, and with them what names them.
@@ -17,21 +15,16 @@ pub(super) fn nodes(shrinker: &mut Shrinker<'_>) {
 
 /// Fewer workers.
 pub(super) fn workers(shrinker: &mut Shrinker<'_>) {
-    let with = |plan: &Plan, workers: u64| Some(fitting(Plan { workers: workers as usize, ..plan.clone() }));
+    let with = |plan: &Plan, workers: u64| fitting(Plan { workers: workers as usize, ..plan.clone() });
     bisect(shrinker, "workers", 1, |plan| plan.workers as u64, with);
 }
 
 /// Shorter: no faults and no load after the violation, then as little before it as possible.
 pub(super) fn duration(shrinker: &mut Shrinker<'_>) {
-    let cut = |plan: &Plan, ms: u64| {
-        let mut plan = Plan { faults_ms: ms, ..plan.clone() };
-        plan.events.retain(|event| event.at_ms <= ms);
-        Some(plan)
-    };
+    let cut = |plan: &Plan, ms: u64| fitting(Plan { faults_ms: ms, ..plan.clone() });
     let broke_ms = shrinker.outcome.ended_us / 1_000 + 1;
-    if broke_ms < shrinker.best.faults_ms
-        && let Some(plan) = cut(&shrinker.best, broke_ms)
-    {
+    if broke_ms < shrinker.best.faults_ms {
+        let plan = cut(&shrinker.best, broke_ms);
         shrinker.try_plan("duration", plan);
     }
     bisect(shrinker, "duration", 1, |plan| plan.faults_ms, cut);
@@ -43,37 +36,39 @@ fn bisect(
     pass: &str,
     least: u64,
     of: impl Fn(&Plan) -> u64,
-    with: impl Fn(&Plan, u64) -> Option<Plan>,
+    with: impl Fn(&Plan, u64) -> Plan,
 ) {
     let mut too_small = least.saturating_sub(1);
     while too_small + 1 < of(&shrinker.best) && !shrinker.is_spent() {
         let present = of(&shrinker.best);
         let value = if too_small < least { least } else { too_small + (present - too_small) / 2 };
-        let helped = with(&shrinker.best, value).is_some_and(|plan| shrinker.try_plan(pass, plan));
-        if !helped {
+        let plan = with(&shrinker.best, value);
+        if !shrinker.try_plan(pass, plan) {
             too_small = value;
         }
     }
 }
 
-/// The plan with its first `nodes` nodes: per-node lists are cut, whatever they are.
-fn with_nodes(plan: &Plan, nodes: usize) -> Option<Plan> {
-    let mut json = to_json(plan);
-    for value in json.as_object_mut()?.values_mut() {
-        if let Value::Array(list) = value
-            && list.len() == plan.nodes
-            && list.iter().all(Value::is_number)
-        {
-            list.truncate(nodes);
-        }
+/// The plan with its first `nodes` nodes.
+fn with_nodes(plan: &Plan, nodes: usize) -> Plan {
+    let mut plan = Plan { nodes, ..plan.clone() };
+    plan.starts_ms.truncate(nodes);
+    plan.offsets_ms.truncate(nodes);
+    plan.drifts_ppm.truncate(nodes);
+    plan.slow.retain(|slow| slow.node < nodes);
+    plan.network.pairs.retain(|pair| pair.from < nodes && pair.to < nodes);
+    if let Some(window) = &mut plan.network.window {
+        window.nodes.retain(|node| *node < nodes);
     }
-    let mut plan = from_json(json)?;
-    plan.nodes = nodes;
-    Some(fitting(plan))
+    plan.broken.retain(|broken| broken.node < nodes);
+    // Only a minority may stay broken.
+    while plan.broken.len() * 2 >= nodes && plan.broken.pop().is_some() {}
+    fitting(plan)
 }
 
-/// The plan without the events that name nodes or workers it does not have.
+/// The plan without the events that come too late or name nodes or workers it does not have.
 fn fitting(mut plan: Plan) -> Plan {
+    plan.starts_ms.iter_mut().for_each(|ms| *ms = plan.faults_ms.min(*ms));
     let events = std::mem::take(&mut plan.events);
     let fits = |event: &Event| Plan { events: vec![*event], ..plan.clone() }.check().is_ok();
     let events = events.into_iter().filter(fits).collect();
@@ -82,11 +77,9 @@ fn fitting(mut plan: Plan) -> Plan {
 
 /// The name of an event's kind of fault.
 fn class(event: &Event) -> String {
-    match to_json(&event.fault) {
-        Value::Object(fault) => fault.into_iter().next().map(|(name, _)| name).unwrap_or_default(),
-        Value::String(name) => name,
-        other => other.to_string(),
-    }
+    let fault = to_json(&event.fault);
+    let name = fault.as_object().and_then(|fault| fault.keys().next()).map(String::as_str).or(fault.as_str());
+    name.unwrap_or_default().to_owned()
 }
 
 /// Leaves whole classes of faults out.

@@ -114,9 +114,9 @@ impl fmt::Display for Step {
         write!(f, "{:>12.6} s  #{:<7} {node:<6} {:<9}", self.t_us as f64 / 1e6, self.seq, self.kind)?;
         write!(f, " <- #{:<7}", self.cause)?;
         for (name, value) in &self.fields {
-            match value {
-                Value::String(text) => write!(f, " {name}={text}")?,
-                other => write!(f, " {name}={other}")?,
+            match value.as_str() {
+                Some(text) => write!(f, " {name}={text}")?,
+                None => write!(f, " {name}={value}")?,
             }
         }
         for (node, note) in &self.notes {

@@ -2,13 +2,17 @@
 //!
 //! Not here: what happens in it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use covey_crdt::id::LifeId;
 use covey_mesh::input::MonoTime;
 use covey_mesh::node::Node;
 
 use super::{Outcome, World};
+use crate::marks;
 use crate::oracle::Oracle;
 use crate::plan::Plan;
+use crate::swarm::said;
 use crate::trace::Tracer;
 
 impl World {
@@ -18,10 +22,18 @@ impl World {
         ends.into_iter().flatten().any(|end_us| at_us > end_us)
     }
 
+    /// Steps to the end of the run. A panic of the core ends it, and is a violation like any other.
+    pub fn run_out(&mut self) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| while self.step() {})) {
+            self.violation("panic", said(panic.as_ref()).to_owned());
+        }
+    }
+
     /// Ends the run: what it came to, and its tracer.
     #[must_use]
     pub fn finish(mut self) -> (Outcome, Option<Box<dyn Tracer>>) {
         self.outcome.ops = self.oracle.published();
+        self.mark_many(marks::TAKEOVER, self.oracle.takeovers());
         self.outcome.ended_us = self.now_us;
         (self.outcome, self.watch.tracer)
     }
@@ -57,7 +69,7 @@ impl World {
     }
 
     /// Live nodes: number, node, and its monotonic time.
-    pub fn nodes(&self) -> impl Iterator<Item = (usize, &Node, MonoTime)> {
+    pub fn live(&self) -> impl Iterator<Item = (usize, &Node, MonoTime)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(nth, slot)| Some((nth, slot.node.as_ref()?, self.mono(nth))))
     }
@@ -65,7 +77,8 @@ impl World {
     /// The live node of a life.
     #[must_use]
     pub fn node_of(&self, life: LifeId) -> Option<&Node> {
-        self.slot_of(life).and_then(|slot| self.slots[slot].node.as_ref())
+        let slot = self.who.iter().position(|who| *who == Some(life))?;
+        self.slots[slot].node.as_ref()
     }
 
     /// In what the live replicas differ, loads and clocks included; empty when they do not.

@@ -37,14 +37,18 @@ impl World {
     /// What a node says must fit what it said before, and what was done to it.
     pub(super) fn check_note(&mut self, slot: usize, note: &Note) {
         if let Note::Clock { state, .. } = note {
-            self.slots[slot].clock = *state;
+            self.slots[slot].says = *state;
         }
         let silent = matches!(note, Note::Dropped { why: Drop::Clock });
-        if silent && self.slots[slot].clock != ClockState::Ahead {
+        if silent && self.slots[slot].says != ClockState::Ahead {
             let what = format!("{} is silent although its clock is not ahead", self.slots[slot].name);
             self.violation("P11", what);
         }
-        if let Note::Fork { life, .. } = note {
+        let damaged = self.plan.network.corruption.is_some();
+        if let Note::Fork { life, .. } = note
+            && !damaged
+            && !self.oracle.has_forked(*life)
+        {
             let what =
                 format!("{} takes the log of {life:?} for two, and no life was given twice", self.slots[slot].name);
             self.violation("R3", what);
@@ -53,7 +57,7 @@ impl World {
 
     /// A reset covers everything its gateway has seen, whatever clocks the touches came from.
     pub(super) fn check_reset(&mut self, slot: usize, worker: &WorkerId) {
-        let Some(node) = &self.slots[slot].node else { return };
+        let (Some(node), None) = (&self.slots[slot].node, self.slots[slot].pause) else { return };
         let silent = node.clock() == ClockState::Ahead || node.phase() == Phase::Joining;
         let left =
             node.replica().holders().filter(|(holder, _, placed)| *holder == worker && placed.blocks() > 0).count();
@@ -62,22 +66,5 @@ impl World {
                 format!("{} reset {worker}, and {left} of its holders still cover blocks", self.slots[slot].name);
             self.violation("R4", what);
         }
-    }
-
-    /// P12: once probes had time to notice, every gateway knows each engine's present life. Engines that restarted more
-    /// often than their flapping is believed are left out.
-    pub(super) fn unknown_restart(&self, nodes: &[(&super::Slot, &Node)]) -> String {
-        for worker in
-            (0..self.plan.workers).filter(|worker| self.tokens[*worker] < covey_mesh::limits::FLAPS_MAX as u64)
-        {
-            let (id, token) = (self.traffic.worker(worker), self.traffic.token(worker, self.tokens[worker]));
-            for (slot, node) in nodes {
-                let record = node.replica().record(&id).filter(|record| !record.incarnation.is_removed());
-                if record.is_some_and(|record| record.incarnation.token != token) {
-                    return format!("{} does not know that {id} restarted", slot.name);
-                }
-            }
-        }
-        String::new()
     }
 }

@@ -8,6 +8,7 @@ use covey_mesh::output::Class;
 use serde_json::{Map, Value, json};
 
 use super::{Event, World};
+use crate::network::State;
 use crate::trace::{Step, node_name};
 
 /// What one event is called, where it happens, and what only it has.
@@ -35,10 +36,12 @@ impl World {
     fn told(&self, event: &Event) -> Told {
         let nothing = json!({});
         match event {
-            Event::Deliver { from, to, bytes, .. } => {
-                let from = self.slot_of(*from).map_or_else(|| from.to_string(), node_name);
-                let frame = covey_mesh::frame_kind(bytes).unwrap_or("unreadable");
-                ("deliver", Some(*to), json!({ "from": from, "frame": frame, "bytes": bytes.len() }))
+            Event::Deliver(frame) => {
+                let kind = covey_mesh::frame_kind(&frame.bytes).unwrap_or("unreadable");
+                let state = format!("{:?}", frame.state).to_lowercase();
+                let fields = json!({ "from": node_name(frame.from), "frame": kind, "bytes": frame.bytes.len() });
+                let fields = with(fields, "state", state, frame.state != State::Whole);
+                ("deliver", Some(frame.to), fields)
             }
             Event::Timer { node } => ("timer", Some(*node), nothing),
             Event::Start { node } => ("start", Some(*node), nothing),
@@ -48,11 +51,16 @@ impl World {
             Event::PeerGone { node, life } => ("peer-gone", Some(*node), json!({ "life": life.to_string() })),
             Event::Member { node, member } => ("member", Some(*node), json!({ "says": format!("{member:?}") })),
             Event::Fault { nth } => ("fault", None, json!({ "nth": nth, "fault": self.plan.events[*nth].fault })),
+            Event::Next(next) => ("fault-goes-on", None, json!({ "next": format!("{next:?}") })),
+            Event::Blocked { node, to } => ("blocked", Some(*node), json!({ "to": node_name(*to) })),
+            Event::Writable { node, to } => ("writable", Some(*node), json!({ "to": node_name(*to) })),
+            Event::Stall { broken } => ("stall", Some(self.plan.broken[*broken].node), nothing),
+            Event::Resume { node } => ("resume", Some(*node), nothing),
             Event::Request => ("request", None, nothing),
             Event::Probe { node } => ("probe", Some(*node), nothing),
-            Event::Answer { node, worker, token, .. } => {
-                let worker = self.traffic.worker(*worker).to_string();
-                ("answer", Some(*node), json!({ "worker": worker, "token": token.as_str() }))
+            Event::Answer(answer) => {
+                let worker = self.traffic.worker(answer.worker).to_string();
+                ("answer", Some(answer.node), json!({ "worker": worker, "token": answer.token.as_str() }))
             }
             Event::Load { node } => ("load", Some(*node), nothing),
             Event::Check { .. } => ("check", None, nothing),
@@ -98,4 +106,11 @@ impl World {
             tracer.frame(node, class, frame);
         }
     }
+}
+
+fn with(mut fields: Value, name: &str, value: String, is_told: bool) -> Value {
+    if is_told {
+        fields[name] = value.into();
+    }
+    fields
 }
