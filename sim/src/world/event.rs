@@ -21,6 +21,7 @@ pub(super) struct Frame {
     pub(super) state: State,
     /// Which connection of the two it was sent on.
     pub(super) connection: u32,
+    pub(super) sent_us: u64,
 }
 
 /// A probe's answer under way.
@@ -60,6 +61,11 @@ pub(super) enum Event {
     Member {
         node: usize,
         member: Member,
+    },
+    /// The membership service notices that a life is gone, if it is.
+    Missed {
+        node: usize,
+        life: LifeId,
     },
     Fault {
         nth: usize,
@@ -131,6 +137,7 @@ impl Event {
             | Self::LinkDead { .. }
             | Self::PeerGone { .. }
             | Self::Member { .. }
+            | Self::Missed { .. }
             | Self::Fault { .. }
             | Self::Next(_)
             | Self::Blocked { .. }

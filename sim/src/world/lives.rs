@@ -4,7 +4,7 @@
 
 use covey_crdt::id::LifeId;
 use covey_crdt::keyspace::HashKeyId;
-use covey_mesh::input::{Input, Link, Local, Member, MonoTime};
+use covey_mesh::input::{Input, Link, Local, MonoTime};
 use covey_mesh::node::{Node, NodeConfig};
 
 use super::World;
@@ -26,7 +26,7 @@ impl World {
         for other in 0..self.slots.len() {
             if other != slot && self.network.set_up(slot, other, false) {
                 self.gone(other, life, 50_000, 3_000_000);
-                self.say(other, Member::Down(life), 800_000, 2_000_000);
+                self.miss(other, life);
             }
         }
     }
