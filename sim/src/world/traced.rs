@@ -50,6 +50,7 @@ impl World {
             Event::LinkDead { one, other } => ("link-dead", Some(*one), json!({ "to": node_name(*other) })),
             Event::PeerGone { node, life } => ("peer-gone", Some(*node), json!({ "life": life.to_string() })),
             Event::Member { node, member } => ("member", Some(*node), json!({ "says": format!("{member:?}") })),
+            Event::Missed { node, life } => ("missed", Some(*node), json!({ "life": life.to_string() })),
             Event::Fault { nth } => ("fault", None, json!({ "nth": nth, "fault": self.plan.events[*nth].fault })),
             Event::Next(next) => ("fault-goes-on", None, json!({ "next": format!("{next:?}") })),
             Event::Blocked { node, to } => ("blocked", Some(*node), json!({ "to": node_name(*to) })),
