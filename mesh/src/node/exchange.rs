@@ -225,6 +225,9 @@ impl Node {
 
     /// Whether somebody counts more of this life's log than it wrote, or other ops.
     pub(super) fn is_forked(&self, rows: &[(LifeId, Head)]) -> bool {
+        if planted(Plant::ForkUnnoticed) {
+            return false;
+        }
         let own = self.vector.head(self.life);
         rows.iter().any(|(life, head)| {
             let other = |hash: u64| head.hash != hash;
