@@ -13,6 +13,7 @@ pub mod demo;
 pub mod diff;
 pub mod engine;
 pub mod invariants;
+pub mod legs;
 pub mod marks;
 pub mod network;
 pub mod oracle;
