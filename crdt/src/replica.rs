@@ -236,6 +236,16 @@ impl Replica {
         Ok((place, self.chains.name(place)))
     }
 
+    /// Makes every tip of the placed coverage resolvable by its path id: a cut may have left a touch reaching to a place
+    /// inside a run that nobody named. To be done before state is said again as an op.
+    pub fn name_tips(&mut self) {
+        let holders = self.workers.values().flat_map(|worker| worker.holders.values());
+        let places = holders.flat_map(|holder| holder.placed.segments(None).map(|(_, place)| place));
+        for place in places.collect::<Vec<_>>() {
+            self.chains.name(place);
+        }
+    }
+
     /// Keeps the chain a tip names, if it is stored.
     pub fn retain(&mut self, tip: Tip) -> Option<Place> {
         let place = self.chains.resolve(tip)?;

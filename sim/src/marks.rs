@@ -104,6 +104,8 @@ pub const TAKEOVER: &str = "takeover";
 pub const COLLISION: &str = "collision";
 /// An op was held until the local clock reaches it.
 pub const HOLD: &str = "hold";
+/// The converged cluster never stopped having something to tell.
+pub const NEVER_QUIET: &str = "never-quiet";
 /// A node stayed dead.
 pub const LEFT_DEAD: &str = "left-dead";
 /// A node stayed cut off.

@@ -172,6 +172,9 @@ impl Node {
             return false;
         }
         peer.admitted = true;
+        // The peer may have been put back to an earlier state (a machine rolled back, a life begun again): what it had on
+        // the last link says nothing of what it has now, and pulls would ask for it for ever.
+        peer.known.clear();
         peer.known_version = 0;
         peer.acked_version = 0;
         if let Some(rival) = rival {

@@ -287,7 +287,10 @@ impl Node {
         if waits || self.left || self.now.since_ms(self.target_progress) < STUCK_MS {
             return;
         }
-        if !self.targets.keys().any(|life| self.logs.get(life).is_some_and(|log| log.ahead)) {
+        // What a life that is gone stamped far ahead (its clock was wrong, and it ended for that) may not come due for years.
+        let lives = |life: &LifeId| self.peers.get(life).is_some_and(|peer| peer.admitted);
+        let ahead = |life: &LifeId| self.logs.get(life).is_some_and(|log| log.ahead);
+        if !self.targets.keys().any(|life| lives(life) && ahead(life)) {
             self.restate();
         }
     }
@@ -299,6 +302,7 @@ impl Node {
             let lives = life == self.life || self.peers.get(&life).is_some_and(|peer| peer.admitted);
             lives && !lost.contains(&life)
         };
+        self.replica.name_tips();
         let mut cursor = Some(Cursor::Start);
         let mut slices = Vec::new();
         while let Some(from) = cursor {

@@ -75,7 +75,7 @@ fn base(size: Size, faults_ms: u64, events: Vec<Event>) -> Plan {
         depth_max: 400,
         ops_per_s: size.ops_per_s,
         faults_ms,
-        quiet_ms: 1_000,
+        quiet_ms: 0,
         hash_bits: 64,
         knobs: Knobs::default(),
         idle_ms: 3_600_000,

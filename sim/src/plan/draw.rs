@@ -63,7 +63,7 @@ impl Plan {
             depth_max: size.magnitude(2, 80),
             ops_per_s,
             faults_ms,
-            quiet_ms: 3_000,
+            quiet_ms: 2_000,
             hash_bits: if size.chance(0.2) { 6 } else { 64 },
             knobs: Knobs::default(),
             idle_ms: if size.chance(0.3) { size.between(1_500, 6_000) } else { 3_600_000 },

@@ -13,8 +13,12 @@ use crate::plan::{Cut, Wrong};
 /// A converged cluster may be unequal for this long while something real happens, an expiry or a reborn slow node's
 /// op, in milliseconds.
 const RIPPLE_MS: u64 = 1_500;
+/// From converging to the watch over the heartbeat, in milliseconds: what was asked before is answered by then.
+const SETTLE_MS: u64 = 1_000;
+/// The watch over the heartbeat begins anew at most this often.
+pub(super) const WATCHES_MAX: u32 = 4;
 /// Frames that a node sends a healthy peer in one exchange interval at the most, in hundredths: exchanges are jittered
-/// by an eighth either way, and an expiry may add its push.
+/// by an eighth either way.
 const HEARTBEAT_CENTIFRAMES: u64 = 130;
 /// Bytes of an exchange in which nothing changed, at the most.
 const HEARTBEAT_BYTES: u64 = 420;
@@ -24,6 +28,8 @@ const HEARTBEAT_BYTES: u64 = 420;
 pub(super) struct Quiet {
     since_us: u64,
     equal_us: u64,
+    /// Ops published by then.
+    published: u64,
 }
 
 impl World {
@@ -86,8 +92,8 @@ impl World {
             if let Some(life) = self.who[other] {
                 self.say(node, Member::Up(life), 100_000, 600_000);
             }
-            if let Some(life) = self.slots[other].ended.filter(|life| self.who.iter().all(|who| *who != Some(*life))) {
-                self.say(node, Member::Down(life), 100_000, 600_000);
+            if let Some(life) = self.slots[other].ended {
+                self.miss(node, life);
             }
         }
     }
@@ -153,17 +159,50 @@ impl World {
             }
             return;
         };
-        if unequal.is_empty() {
+        if unequal.is_empty() || self.comes_due() {
             self.quiet = Some(Quiet { equal_us: self.now_us, ..quiet });
         } else if self.now_us - quiet.equal_us > RIPPLE_MS * 1_000 {
             return self.violation("I10", format!("no longer converged: {unequal}"));
         }
-        let over = self.now_us - quiet.since_us >= self.plan.quiet_ms * 1_000;
-        if over && unequal.is_empty() {
-            self.check_floor(quiet);
+        let quiet_us = self.now_us - quiet.since_us;
+        let watched = self.measuring && quiet_us >= self.plan.quiet_ms * 1_000;
+        if watched || (!self.measuring && quiet_us >= SETTLE_MS * 1_000) {
+            self.watch_on(quiet, watched && unequal.is_empty());
+        }
+    }
+
+    /// The next part of the watch, or its end. When something happened that had to be told, it begins anew.
+    fn watch_on(&mut self, quiet: Quiet, over: bool) {
+        let disturbed = self.oracle.published() > quiet.published || self.comes_due();
+        if disturbed && self.watches_left > 0 {
+            self.watches_left -= 1;
+            self.measuring = false;
+            self.quiet = Some(self.quiet_from_now());
+        } else if over {
+            if disturbed {
+                self.mark(marks::NEVER_QUIET);
+            } else {
+                self.check_floor(quiet);
+            }
             self.check_states(true);
             self.over = true;
+        } else if !self.measuring {
+            self.measuring = true;
+            self.quiet = Some(self.quiet_from_now());
         }
+    }
+
+    /// Whether a healthy node holds ops of a clock that ran ahead: as they come due, replicas differ for a moment.
+    fn comes_due(&self) -> bool {
+        let slots = self.slots.iter().enumerate().filter(|(nth, _)| self.is_healthy(*nth));
+        slots.filter_map(|(_, slot)| slot.node.as_ref()).any(|node| node.waits_for_clock())
+    }
+
+    fn quiet_from_now(&mut self) -> Quiet {
+        for slot in &mut self.slots {
+            slot.quiet_sent = (0, 0);
+        }
+        Quiet { since_us: self.now_us, equal_us: self.now_us, published: self.oracle.published() }
     }
 
     fn converged(&mut self) {
@@ -171,22 +210,19 @@ impl World {
         self.outcome.converged_ms = Some(self.now_us / 1_000 - self.plan.faults_ms);
         let (frames, bytes) = self.outcome.converge_sent;
         self.outcome.converge_sent = (self.outcome.frames - frames, self.outcome.bytes - bytes);
-        self.quiet = Some(Quiet { since_us: self.now_us, equal_us: self.now_us });
+        self.quiet = Some(self.quiet_from_now());
         self.over = self.plan.quiet_ms == 0;
-        for slot in &mut self.slots {
-            slot.quiet_sent = (0, 0);
-        }
     }
 
     pub(super) fn count_quiet(&mut self, from: usize, to: usize, bytes: usize) {
-        if self.quiet.is_some() && self.is_healthy(to) {
+        if self.measuring && self.is_healthy(to) {
             let (frames, all) = &mut self.slots[from].quiet_sent;
             *frames += 1;
             *all += bytes as u64;
         }
     }
 
-    /// A converged cluster sends its heartbeat and nothing else: no storm, no livelock.
+    /// A converged cluster in which nothing happens sends its heartbeat and nothing else: no storm, no livelock.
     fn check_floor(&mut self, quiet: Quiet) {
         let ms = (self.now_us - quiet.since_us) / 1_000;
         let peers = (0..self.slots.len()).filter(|node| self.is_healthy(*node)).count() as u64 - 1;

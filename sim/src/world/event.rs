@@ -70,6 +70,11 @@ pub(super) enum Event {
         node: usize,
         member: Member,
     },
+    /// The membership service notices that a life is gone, if it is.
+    Missed {
+        node: usize,
+        life: LifeId,
+    },
     Fault {
         nth: usize,
     },
@@ -141,6 +146,7 @@ impl Event {
             | Self::LinkDead { .. }
             | Self::PeerGone { .. }
             | Self::Member { .. }
+            | Self::Missed { .. }
             | Self::Fault { .. }
             | Self::Next(_)
             | Self::Blocked { .. }

@@ -69,9 +69,18 @@ impl World {
 
     /// The membership service will tell a node something.
     pub(super) fn say(&mut self, node: usize, member: Member, least_us: u64, most_us: u64) {
-        let late_us = if self.calm { 0 } else { self.plan.member_late_ms * 1_000 };
-        let us = self.draws.members.between(least_us, most_us) + late_us;
+        let us = self.draws.members.between(least_us, most_us) + self.member_late_us();
         self.after(us, Event::Member { node, member });
+    }
+
+    /// It will notice that a life is gone.
+    pub(super) fn miss(&mut self, node: usize, life: LifeId) {
+        let us = self.draws.members.between(800_000, 2_000_000) + self.member_late_us();
+        self.after(us, Event::Missed { node, life });
+    }
+
+    const fn member_late_us(&self) -> u64 {
+        if self.calm { 0 } else { self.plan.member_late_ms * 1_000 }
     }
 
     pub(super) fn disconnect(&mut self, one: usize, other: usize, least_us: u64, most_us: u64) {

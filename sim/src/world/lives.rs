@@ -4,7 +4,7 @@
 
 use covey_crdt::id::LifeId;
 use covey_crdt::keyspace::HashKeyId;
-use covey_mesh::input::{Input, Link, Local, Member, MonoTime};
+use covey_mesh::input::{Input, Link, Local, MonoTime};
 use covey_mesh::node::{Node, NodeConfig};
 
 use super::World;
@@ -27,7 +27,7 @@ impl World {
             if other != slot && self.network.set_up(slot, other, false) {
                 let (least_us, most_us) = self.plan.driver.crash_us();
                 self.gone(other, life, least_us, most_us);
-                self.say(other, Member::Down(life), 800_000, 2_000_000);
+                self.miss(other, life);
             }
         }
     }

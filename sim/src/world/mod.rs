@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use covey_crdt::id::{GatewayName, LifeId};
 use covey_crdt::stamp::WallMs;
-use covey_mesh::input::{Input, MonoTime};
+use covey_mesh::input::{Input, Member, MonoTime};
 use covey_mesh::note::Note;
 use covey_mesh::output::{Class, Output, Rebirth};
 use covey_mesh::status::Phase;
@@ -149,6 +149,10 @@ pub struct World {
     calm: bool,
     /// When it converged, when it was last seen so, in microseconds.
     quiet: Option<calm::Quiet>,
+    /// Whether frames are counted against the heartbeat.
+    measuring: bool,
+    /// How often the watch over the quiet cluster may begin again because something happened.
+    watches_left: u32,
     arrivals: Vec<Arrival>,
     copies_left: u32,
     /// When the last frame of a class between two nodes arrives, where order is kept.
@@ -195,6 +199,8 @@ impl World {
             engines: vec![engine; plan.workers],
             calm: false,
             quiet: None,
+            measuring: false,
+            watches_left: calm::WATCHES_MAX,
             arrivals: Vec::new(),
             copies_left: frames::COPIES_MAX,
             streams: BTreeMap::new(),
@@ -287,6 +293,11 @@ impl World {
             Event::LinkDead { one, other } => self.link_dead(one, other),
             Event::PeerGone { node, life } => self.peer_gone(node, life),
             Event::Member { node, member } => self.handle(node, Input::Member(member)),
+            Event::Missed { node, life } => {
+                if !self.who.contains(&Some(life)) {
+                    self.handle(node, Input::Member(Member::Down(life)));
+                }
+            }
             Event::Fault { nth } => {
                 if !self.calm {
                     self.fault(self.plan.events[nth].fault);

@@ -53,6 +53,7 @@ impl World {
             Event::Shaken { one, other, .. } => ("handshake", Some(*one), json!({ "to": node_name(*other) })),
             Event::LinkDead { one, other } => ("link-dead", Some(*one), json!({ "to": node_name(*other) })),
             Event::PeerGone { node, life } => ("peer-gone", Some(*node), json!({ "life": life.to_string() })),
+            Event::Missed { node, life } => ("missed", Some(*node), json!({ "life": life.to_string() })),
             Event::Member { node, member } => ("member", Some(*node), json!({ "says": format!("{member:?}") })),
             Event::Fault { nth } => ("fault", None, json!({ "nth": nth, "fault": self.plan.events[*nth].fault })),
             Event::Next(next) => ("fault-goes-on", None, json!({ "next": format!("{next:?}") })),

@@ -18,7 +18,12 @@ fn legs_end_equal_and_cost_what_they_did() {
     });
     for figures in &all {
         assert!(figures.is_sound(), "{figures:#?}");
-        assert!(figures.heal_ms.is_some_and(|ms| ms <= HEAL_MS_MAX), "{}: healed in {:?} ms", figures.name, figures.heal_ms);
+        assert!(
+            figures.heal_ms.is_some_and(|ms| ms <= HEAL_MS_MAX),
+            "{}: healed in {:?} ms",
+            figures.name,
+            figures.heal_ms
+        );
     }
     let repaired = all.iter().find(|figures| figures.repair.sessions > 0).expect("a leg outlasts the logs");
     assert!(repaired.bytes_per_segment().is_some_and(|bytes| bytes <= 100.0), "{repaired:#?}");
@@ -28,5 +33,9 @@ fn legs_end_equal_and_cost_what_they_did() {
         std::fs::write(&file, &now).unwrap();
     }
     let committed = std::fs::read_to_string(&file).unwrap();
-    assert!(committed == now, "the legs cost something else than committed in {}; now they cost\n{now}", file.display());
+    assert!(
+        committed == now,
+        "the legs cost something else than committed in {}; now they cost\n{now}",
+        file.display()
+    );
 }
