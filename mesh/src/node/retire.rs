@@ -179,16 +179,6 @@ impl Node {
     /// Whether the end of a life may be applied: its last op is counted here, or its end is known already (P8).
     pub(super) fn is_covered(&self, end: &LifeEnd) -> bool {
         if planted(Plant::RetiredTooEarly) {
-            if self.vector.head(end.life).seq < end.last && !self.replica.retired().contains_key(&end.life) {
-                eprintln!(
-                    end.life,
-                    self.vector.head(end.life).seq,
-                    end.last,
-                    self.phase(),
-                    self.targets.get(&end.life),
-                    self.life
-                );
-            }
             return true;
         }
         let known = self.replica.retired().get(&end.life).is_some_and(|known| known.last >= end.last);
