@@ -21,7 +21,7 @@ pub struct Report {
     pub failures: BTreeMap<u64, Vec<Violation>>,
     /// How often each mark was left.
     pub marks: BTreeMap<&'static str, u64>,
-    /// Events carried out.
+    /// Core events: inputs given to nodes and outputs taken from them.
     pub events: u64,
     /// Ops published.
     pub ops: u64,

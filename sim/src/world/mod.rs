@@ -52,7 +52,7 @@ pub struct Outcome {
     pub violations: Vec<Violation>,
     /// Rolling hash over every event: equal seeds have equal hashes.
     pub trace: u64,
-    /// Events carried out.
+    /// Core events: inputs given to nodes and outputs taken from them.
     pub events: u64,
     /// Ops published.
     pub ops: u64,
@@ -244,7 +244,6 @@ impl World {
             return true;
         }
         self.outcome.trace = event.trace(at_us, self.outcome.trace);
-        self.outcome.events += 1;
         self.carry_out(event);
         self.outcome.violations.is_empty() && !self.over
     }
@@ -305,6 +304,7 @@ impl World {
             return slot.wait(input);
         }
         node.handle(mono, wall, input);
+        self.outcome.events += 1;
         self.oracle.record_branch(node, slot.branch);
         self.collect(nth);
         self.set_timer(nth);
@@ -348,6 +348,7 @@ impl World {
         if unclosed.is_some() {
             self.violation("codec", format!("{} kept a link whose frame did not parse", self.slots[nth].name));
         }
+        self.outcome.events += outputs as u64;
         self.outcome.violations.extend(invariants::check_turn(self.slots[nth].name.as_str(), outputs));
         if let Some(why) = reborn {
             self.mark(match why {
