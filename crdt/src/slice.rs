@@ -15,7 +15,9 @@ use crate::id::{Incarnation, LifeId, WorkerId};
 use crate::keyspace::Keyspace;
 use crate::lane::LaneId;
 use crate::lattice::Merged;
-use crate::replica::{ApplyError, LifeRecord, Replica};
+use crate::lives::LifeRecord;
+use crate::plant::{Plant, planted};
+use crate::replica::{ApplyError, Replica};
 use crate::stamp::{Floor, Stamp};
 use crate::worker::WorkerRecord;
 
@@ -141,7 +143,9 @@ impl Walk<'_> {
 
     fn workers(&mut self, after: Option<&WorkerId>) {
         for (id, record) in self.replica.workers_after(after) {
-            self.piece.slice.workers.push((id.clone(), record.clone()));
+            let bare = planted(Plant::MetaDroppedInRepair);
+            let sent = if bare { WorkerRecord::new(record.incarnation.clone()) } else { record.clone() };
+            self.piece.slice.workers.push((id.clone(), sent));
             self.spend(worker_bytes(id, record));
             if self.holders(id, record, None) || self.pause(Cursor::Worker(Some(id.clone()))) {
                 return;
@@ -163,6 +167,9 @@ impl Walk<'_> {
             {
                 return true;
             }
+        }
+        if from.is_some() && planted(Plant::WalkSkipsHolders) {
+            return false;
         }
         let replica = self.replica;
         for (key, placed) in replica.holders_of(worker, from.map(|(key, _)| key)) {
@@ -187,7 +194,7 @@ impl Walk<'_> {
             worker: worker.clone(),
             keyspace: Arc::clone(&key.0),
             incarnation: record.incarnation.clone(),
-            floor: placed.floor(),
+            floor: if planted(Plant::FloorDroppedInRepair) { Floor::LOWEST } else { placed.floor() },
             segments: Vec::new(),
         });
         for (stamp, place) in placed.segments(after) {

@@ -20,6 +20,9 @@ pub mod output;
 mod ownership;
 mod peer;
 mod session;
+mod side;
 pub mod status;
 pub mod vector;
 mod wire;
+
+pub use wire::frame_kind;

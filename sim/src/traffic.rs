@@ -11,6 +11,7 @@ use covey_crdt::keyspace::{HashKeyId, Keyspace, Unit};
 use covey_mesh::input::Load;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::conversation::Conversations;
 use crate::plan::{Plan, Stream};
 
 /// One accepted request.
@@ -42,6 +43,7 @@ pub struct Traffic {
     /// Every session's chain, as deep as it may get, once it was drawn.
     chains: BTreeMap<u64, Arc<[BlockHash]>>,
     loads: Stream,
+    conversations: Option<Conversations>,
 }
 
 impl Traffic {
@@ -67,7 +69,14 @@ impl Traffic {
                 .collect(),
             chains: BTreeMap::new(),
             loads: Stream::new(plan.seed, "loads"),
+            conversations: Conversations::of(plan),
         }
+    }
+
+    /// As [`Self::new`], for lookups: drawn apart from the requests.
+    #[must_use]
+    pub fn asks(plan: &Plan) -> Self {
+        Self { draw: Stream::new(plan.seed, "asks"), ..Self::new(plan) }
     }
 
     /// Microseconds until the next request: exponential.
@@ -77,6 +86,11 @@ impl Traffic {
 
     /// The next request.
     pub fn request(&mut self) -> Request {
+        if let Some(conversations) = &mut self.conversations {
+            let (worker, chain) = conversations.turn();
+            let node = self.draw.below(self.nodes) as usize;
+            return Request { node, worker, keyspace: Arc::clone(&self.keyspaces[0]), chain: chain.into() };
+        }
         let session = self.draw.below(self.sessions);
         let depth = self.draw.between(1, self.depth_max);
         let keyspace = Arc::clone(&self.keyspaces[usize::from(self.draw.chance(0.15))]);

@@ -2,7 +2,7 @@
 //!
 //! Here: the node's state, its contract, and dispatch. Each concern is a file beside this one: `local` (what the gateway
 //! tells it), `links` (who can be reached), `exchange` (vectors, admission, clocks), `ops` (logs), `pull` (gaps and
-//! missing content), `repair` (sessions, dirtiness, joining), `house` (timers, retention, expiry), `status`.
+//! missing content), `repair` (sessions, dirtiness, joining), `retire` (how lives end), `house` (timers, retention, expiry), `status`.
 //!
 //! Not here: sockets, threads, clocks, logging. Upholds I1, I4, I9, I10 on top of the lattice.
 
@@ -13,6 +13,7 @@ mod local;
 mod ops;
 mod pull;
 mod repair;
+mod retire;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use covey_crdt::change::{Change, Place};
 use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 use covey_crdt::keyspace::HashKeyId;
 use covey_crdt::op::Op;
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::replica::Replica;
 use covey_crdt::stamp::{Hlc, Stamp, WallMs};
 use rand_chacha::ChaCha8Rng;
@@ -42,6 +44,7 @@ use crate::session::Session;
 use crate::status::Phase;
 use crate::vector::Vector;
 use crate::wire::{Message, RefuseFrame};
+use retire::Ends;
 
 /// What a node is told once.
 #[derive(Clone, Debug)]
@@ -95,6 +98,7 @@ pub struct Node {
     targets: BTreeMap<LifeId, u64>,
     target_progress: MonoTime,
     session: Option<Session>,
+    ends: Ends,
     was_clean: bool,
     /// The last own op that was pushed.
     pushed: u64,
@@ -140,6 +144,7 @@ impl Node {
             targets: BTreeMap::new(),
             target_progress: now,
             session: None,
+            ends: Ends::default(),
             was_clean: false,
             pushed: 0,
             push_at: None,
@@ -165,6 +170,7 @@ impl Node {
             log_bytes: knobs.log_bytes.min(most.log_bytes),
             log_age_ms: knobs.log_age_ms.min(most.log_age_ms),
             frame_bytes: knobs.frame_bytes.min(most.frame_bytes),
+            horizon_ms: knobs.horizon_ms.min(most.horizon_ms),
         };
     }
 
@@ -256,7 +262,7 @@ impl Node {
         let stepped_back = wall.0 + 2 < self.wall.0.saturating_add(mono_ms);
         self.now = self.now.max(now);
         self.wall = wall;
-        if stepped_back && self.hlc.ms() > wall.0 + EPS_MS / 2 {
+        if stepped_back && !planted(Plant::StepBackIgnored) && self.hlc.ms() > wall.0 + EPS_MS / 2 {
             self.reborn(Rebirth::ClockStepped);
         }
         self.judge_clock();

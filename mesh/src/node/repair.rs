@@ -11,8 +11,9 @@ use std::collections::BTreeSet;
 use covey_crdt::codec::{decode_cursor, decode_slice, encode_cursor, encode_slice};
 use covey_crdt::id::LifeId;
 use covey_crdt::op::Op;
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::slice::{Cursor, Slice};
-use covey_crdt::stamp::Floor;
+use covey_crdt::stamp::{Floor, Stamp};
 use rand_chacha::rand_core::Rng;
 use serde_bytes::ByteBuf;
 
@@ -23,7 +24,7 @@ use crate::output::{Class, Rebirth};
 use crate::peer::Peer;
 use crate::session::Session;
 use crate::status::Phase;
-use crate::vector::{Head, read_rows, read_seqs, write_seqs};
+use crate::vector::{Head, read_ends, read_rows, read_seqs, read_stamp, write_ends, write_seqs, write_stamp};
 use crate::wire::{Message, SliceAsk, SliceRefused, SliceReply};
 
 /// Bytes of state in one restating op.
@@ -53,6 +54,8 @@ impl Node {
             cursor: Cursor::Start,
             whole: false,
             start: None,
+            ends: Vec::new(),
+            forgotten: Stamp::ZERO,
             merged: false,
             asked: self.now,
             progress: self.now,
@@ -105,12 +108,19 @@ impl Node {
         self.send_content(from, Class::Repair, &mut chains);
         let targets = self.targets.iter().map(|(life, seq)| (*life, (*seq).max(self.vector.head(*life).seq)));
         let own = self.vector.lives().filter(|(life, _)| !self.targets.contains_key(life));
-        let target = write_seqs(targets.chain(own.map(|(life, head)| (life, head.seq))));
+        let targets = targets.filter(|_| !planted(Plant::PieceWithoutTarget));
+        let own = own.map(|(life, head)| (life, head.seq));
+        let target = write_seqs(targets.chain(own).chain(self.retired_seqs()));
+        let first = ask.nth == 0;
+        let tells = first && !planted(Plant::RetiredUntold);
+        let vector = if first || planted(Plant::AdoptsVEnd) { self.vector.rows() } else { Vec::new() };
         let reply = SliceReply {
             session: ask.session,
             nth: ask.nth,
-            vector: ByteBuf::from(if ask.nth == 0 { self.vector.rows() } else { Vec::new() }),
+            vector: ByteBuf::from(vector),
             target: ByteBuf::from(target),
+            ends: ByteBuf::from(if tells { write_ends(self.replica.retired()) } else { Vec::new() }),
+            forgotten: ByteBuf::from(if first { write_stamp(self.replica.forgotten()) } else { Vec::new() }),
             slice: ByteBuf::from(encode_slice(&piece.slice)),
         };
         self.send(from, Class::Repair, &Message::SliceReply(Box::new(reply)));
@@ -122,13 +132,22 @@ impl Node {
             return;
         }
         let whole = session.whole;
-        let (Ok(slice), Some(vector), Some(target)) =
-            (decode_slice(&reply.slice), read_rows(&reply.vector), read_seqs(&reply.target))
-        else {
+        let (Ok(slice), Some(vector), Some(target), Some(ends), Some(forgotten)) = (
+            decode_slice(&reply.slice),
+            read_rows(&reply.vector),
+            read_seqs(&reply.target),
+            read_ends(&reply.ends),
+            read_stamp(&reply.forgotten),
+        ) else {
             self.abort_session(AbortWhy::Malformed);
             return self.malformed(from, 0);
         };
-        if slice.newest().is_some_and(|stamp| self.is_future(stamp)) {
+        // What counts more of a life than it was retired with must not spread.
+        if self.outlives(target.iter().copied()) {
+            return self.abort_session(AbortWhy::Outlived);
+        }
+        let future = slice.newest().is_some_and(|stamp| self.is_future(stamp));
+        if future && !planted(Plant::FutureSliceAccepted) {
             return self.abort_session(AbortWhy::FutureStamp);
         }
         if vector.iter().any(|(life, head)| *life == self.life && head.seq > self.vector.head(self.life).seq) {
@@ -144,20 +163,28 @@ impl Node {
             return self.ask_slice();
         }
         self.hlc = self.hlc.max(slice.newest().map_or(self.hlc, |stamp| stamp.hlc));
+        if let Some(session) = self.session.as_mut().filter(|session| session.start.is_none()) {
+            session.ends = ends;
+            session.forgotten = forgotten;
+        }
         self.merged(reply, &slice, vector, target);
     }
 
     fn merged(&mut self, reply: &SliceReply, slice: &Slice, vector: Vec<(LifeId, Head)>, target: Vec<(LifeId, u64)>) {
-        for (life, seq) in target {
+        let too_late = planted(Plant::DirtyAtSessionEnd) && slice.next.is_some();
+        for (life, seq) in target.into_iter().filter(|_| !too_late) {
             let most = self.targets.entry(life).or_default();
             *most = (*most).max(seq);
         }
         self.target_progress = self.now;
         let now = self.now;
         let Some(session) = &mut self.session else { return };
-        session.merged = true;
+        session.merged = !too_late;
         session.progress = now;
         session.bytes += (reply.slice.len() + reply.target.len() + reply.vector.len()) as u64;
+        if planted(Plant::AdoptsVEnd) {
+            session.start = None;
+        }
         session.start.get_or_insert(vector);
         session.whole = false;
         session.nth += 1;
@@ -171,8 +198,14 @@ impl Node {
 
     fn finish_session(&mut self) {
         let Some(session) = self.session.take() else { return };
+        self.take_ends(&session.ends, session.forgotten);
+        if self.over {
+            return;
+        }
         for (life, head) in session.start.unwrap_or_default() {
-            if life != self.life && head.seq > self.vector.head(life).seq {
+            let retired = self.replica.retired().contains_key(&life);
+            let further = head.seq > self.vector.head(life).seq || planted(Plant::VectorJumpsBack);
+            if life != self.life && !retired && further {
                 self.jump(life, head);
             }
         }
@@ -199,8 +232,11 @@ impl Node {
 
     /// Drops the targets that the vector has reached.
     pub(super) fn meet_targets(&mut self) {
-        let vector = &self.vector;
-        self.targets.retain(|life, seq| vector.head(*life).seq < *seq);
+        let (vector, retired) = (&self.vector, self.replica.retired());
+        self.targets.retain(|life, seq| {
+            let end = retired.get(life).map_or(0, |end| end.last);
+            vector.head(*life).seq.max(end) < *seq
+        });
     }
 
     pub(super) fn on_slice_refused(&mut self, from: LifeId, refused: &SliceRefused) {
@@ -211,6 +247,9 @@ impl Node {
 
     pub(super) fn abort_session(&mut self, why: AbortWhy) {
         let Some(session) = self.session.take() else { return };
+        if planted(Plant::AbortForgetsTargets) {
+            self.targets.clear();
+        }
         let until = self.now.plus_ms(SHUN_MS);
         if let Some(peer) = self.peers.get_mut(&session.donor) {
             peer.shunned_until = Some(until);
@@ -284,7 +323,7 @@ impl Node {
     /// clock is no reason, and while the clock is ahead nothing is published.
     pub(super) fn watch_stuck(&mut self) {
         let waits = self.phase() != Phase::Dirty || self.session.is_some() || self.clock == ClockState::Ahead;
-        if waits || self.left || self.now.since_ms(self.target_progress) < STUCK_MS {
+        if waits || planted(Plant::NeverRestates) || self.left || self.now.since_ms(self.target_progress) < STUCK_MS {
             return;
         }
         // What a life that is gone stamped far ahead (its clock was wrong, and it ended for that) may not come due for years.
@@ -304,9 +343,12 @@ impl Node {
         };
         self.replica.name_tips();
         let mut cursor = Some(Cursor::Start);
-        let mut slices = Vec::new();
+        let (mut slices, mut named) = (Vec::new(), Vec::new());
         while let Some(from) = cursor {
-            let mut slice = self.replica.piece(&from, RESTATE_BYTES, &|_| true).slice;
+            let piece = self.replica.piece(&from, RESTATE_BYTES, &|_| true);
+            // A tip that a cut left inside a run has no name here yet.
+            named.extend(piece.chains.iter().filter_map(|chain| self.replica.learn(chain).ok().flatten()));
+            let mut slice = piece.slice;
             cursor = slice.next.take();
             for holder in &mut slice.holders {
                 holder.segments.retain(|(stamp, _)| !counted(stamp.life));
@@ -320,6 +362,7 @@ impl Node {
         for slice in slices {
             self.publish(Op::Restated(Box::new(slice)));
         }
+        named.into_iter().for_each(|place| self.replica.release(place));
         self.targets.clear();
     }
 }

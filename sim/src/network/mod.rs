@@ -227,6 +227,12 @@ impl Network {
         self.damage.index(bound)
     }
 
+    /// The present delay of every frame, in milliseconds, jitter left out.
+    #[must_use]
+    pub const fn delay_ms(&self) -> u64 {
+        self.plan.delay_ms
+    }
+
     fn delay_us(&mut self) -> u64 {
         self.plan.delay_ms * 1_000 + self.delays.below(self.plan.jitter_ms * 1_000 + 100)
     }

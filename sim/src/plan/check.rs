@@ -71,7 +71,21 @@ impl Plan {
         within("hash_bits", u64::from(self.hash_bits), 1, 64)?;
         within("idle_ms", self.idle_ms, 1, 1 << 40)?;
         within("member_late_ms", self.member_late_ms, 0, FAULTS_MS_MAX)?;
-        within("probe_late_ms", self.probe_late_ms, 0, FAULTS_MS_MAX)
+        within("probe_late_ms", self.probe_late_ms, 0, FAULTS_MS_MAX)?;
+        within("turn_blocks", self.turn_blocks, 0, self.depth_max)?;
+        self.check_driver()
+    }
+
+    fn check_driver(&self) -> Checked {
+        let driver = &self.driver;
+        within("driver.handshake_delays", driver.handshake_delays, 0, 100)?;
+        within("driver.redial_ms[0]", driver.redial_ms.0, 1, 60_000)?;
+        for (name, (least, most)) in
+            [("redial", driver.redial_ms), ("dead", driver.dead_ms), ("crash", driver.crash_ms)]
+        {
+            within(&format!("driver.{name}_ms[1]"), most, least, 600_000)?;
+        }
+        Ok(())
     }
 
     fn check_lists(&self) -> Checked {

@@ -11,7 +11,7 @@ mod workers;
 
 use covey_mesh::limits::Knobs;
 
-use super::{Event, Fault, NetworkPlan, Plan, Stream};
+use super::{DriverPlan, Event, Fault, NetworkPlan, Plan, Stream};
 
 /// How many nodes a cluster has, each as often as it is named.
 const NODES: [usize; 13] = [2, 2, 3, 3, 3, 3, 5, 5, 5, 5, 9, 9, 17];
@@ -76,6 +76,9 @@ impl Plan {
             probe_late_ms: 0,
             broken: Vec::new(),
             events: Vec::new(),
+            driver: DriverPlan::default(),
+            turn_blocks: 0,
+            end_us: None,
         }
     }
 
@@ -110,6 +113,9 @@ impl Plan {
         }
         if draw.chance(0.3) {
             self.knobs.frame_bytes = draw.magnitude(1, 2_000) as usize;
+        }
+        if draw.chance(0.5) {
+            self.knobs.horizon_ms = draw.magnitude(1_500, 20_000);
         }
     }
 }

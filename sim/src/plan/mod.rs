@@ -204,6 +204,43 @@ pub struct Plan {
     /// What is done to the cluster, in order.
     #[serde(default)]
     pub events: Vec<Event>,
+    /// How connections come and go.
+    #[serde(default)]
+    pub driver: DriverPlan,
+    /// Blocks by which a conversation grows each turn; 0 for chains of random depths.
+    #[serde(default)]
+    pub turn_blocks: u64,
+    /// Nothing happens after this, in virtual microseconds; `None` runs until convergence. Set by shrinking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_us: Option<u64>,
+}
+
+/// How connections come and go: what the driver under the core does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DriverPlan {
+    /// Pause between two dials of a pair, least and most, in milliseconds.
+    pub redial_ms: (u64, u64),
+    /// How long after a path fell silent its connection is found dead, least and most, in milliseconds.
+    pub dead_ms: (u64, u64),
+    /// How long after a process ended its connections are found dead, least and most, in milliseconds.
+    pub crash_ms: (u64, u64),
+    /// One-way delays that a handshake takes before the first frame.
+    pub handshake_delays: u64,
+}
+
+impl Default for DriverPlan {
+    fn default() -> Self {
+        Self { redial_ms: (700, 1_300), dead_ms: (1_500, 6_000), crash_ms: (50, 3_000), handshake_delays: 0 }
+    }
+}
+
+impl DriverPlan {
+    /// [`Self::crash_ms`] in microseconds.
+    #[must_use]
+    pub const fn crash_us(&self) -> (u64, u64) {
+        (self.crash_ms.0 * 1_000, self.crash_ms.1 * 1_000)
+    }
 }
 
 impl Plan {

@@ -30,14 +30,20 @@ impl World {
         self.after(period, Event::Check { heavy });
         if heavy {
             self.check_tokens();
-            return self.check_states(false);
+            if !self.watch.is_light {
+                self.check_states(false);
+            }
+            return;
         }
         for slot in &mut self.slots {
             if let Some(node) = &slot.node {
                 self.outcome.violations.extend(slot.marks.advance(slot.name.as_str(), node));
+                let most = self.plan.knobs.log_bytes;
+                self.outcome.violations.extend(invariants::check_log(slot.name.as_str(), node, most));
             }
         }
         self.check_equal_vectors();
+        self.check_gauges();
         if self.calm {
             self.check_calm();
         }
@@ -78,6 +84,7 @@ impl World {
         }
         self.look_for_marks(&views);
         self.outcome.violations.extend(invariants::check(&views, &self.oracle));
+        self.check_lookups(&views);
     }
 
     fn look_for_marks(&mut self, views: &[View]) {

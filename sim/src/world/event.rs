@@ -21,6 +21,7 @@ pub(super) struct Frame {
     pub(super) state: State,
     /// Which connection of the two it was sent on.
     pub(super) connection: u32,
+    /// When, in virtual microseconds.
     pub(super) sent_us: u64,
 }
 
@@ -48,6 +49,13 @@ pub(super) enum Event {
     Dial {
         one: usize,
         other: usize,
+    },
+    /// A handshake begun between these two lives is through.
+    Shaken {
+        one: usize,
+        other: usize,
+        a: LifeId,
+        b: LifeId,
     },
     /// The connection is found dead if the two still do not reach each other.
     LinkDead {
@@ -134,6 +142,7 @@ impl Event {
             Self::Request => mix(1 << 62),
             Self::Start { .. }
             | Self::Dial { .. }
+            | Self::Shaken { .. }
             | Self::LinkDead { .. }
             | Self::PeerGone { .. }
             | Self::Member { .. }

@@ -35,8 +35,16 @@ impl World {
         let connection = self.network.connection(from, slot);
         for arrival in arrivals.drain(..) {
             let (receiver, bytes) = (to, bytes.clone());
-            let (state, sent_us) = (arrival.state, self.now_us);
-            let frame = Frame { from, sender: life, to: slot, receiver, bytes, state, connection, sent_us };
+            let frame = Frame {
+                from,
+                sender: life,
+                to: slot,
+                receiver,
+                bytes,
+                state: arrival.state,
+                connection,
+                sent_us: self.now_us,
+            };
             self.after(leaves_us + arrival.delay_us, Event::Deliver(Box::new(frame)));
         }
         self.arrivals = arrivals;
@@ -66,6 +74,9 @@ impl World {
                 return self.handle(frame.to, Input::Received { from: frame.sender, bytes });
             }
             State::Flipped => return self.show_a_copy(frame),
+        }
+        if covey_mesh::frame_kind(&frame.bytes) == Some("Exchange") {
+            self.gauges.heard(self.now_us, frame.to, frame.sender, frame.sent_us);
         }
         self.handle(frame.to, Input::Received { from: frame.sender, bytes: frame.bytes.clone() });
     }

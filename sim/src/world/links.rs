@@ -23,9 +23,28 @@ impl World {
     }
 
     pub(super) fn dial(&mut self, one: usize, other: usize) {
-        let again = self.draws.dials.between(700_000, 1_300_000);
+        let (least_ms, most_ms) = self.plan.driver.redial_ms;
+        let again = self.draws.dials.between(least_ms * 1_000, most_ms * 1_000);
         self.after(again, Event::Dial { one, other });
         let Some((a, b)) = self.can_shake_hands(one, other) else { return };
+        match self.plan.driver.handshake_delays {
+            0 => self.connect((one, a), (other, b)),
+            _ if self.network.is_up(one, other) => {}
+            delays => {
+                let took_us = delays * self.network.delay_ms() * 1_000;
+                self.after(took_us, Event::Shaken { one, other, a, b });
+            }
+        }
+    }
+
+    /// The handshake is through, if both are still there and the path still is.
+    pub(super) fn shaken(&mut self, (one, a): (usize, LifeId), (other, b): (usize, LifeId)) {
+        if self.can_shake_hands(one, other) == Some((a, b)) {
+            self.connect((one, a), (other, b));
+        }
+    }
+
+    fn connect(&mut self, (one, a): (usize, LifeId), (other, b): (usize, LifeId)) {
         // Of two slots that run one life, a node is connected with one.
         for (node, life, peer) in [(one, b, other), (other, a, one)] {
             if let Some(rival) = self.linked_slot(node, life).filter(|slot| *slot != peer) {
@@ -113,7 +132,8 @@ impl World {
         for other in 0..self.slots.len() {
             for one in 0..other {
                 if self.network.is_up(one, other) && self.is_silent(one, other) {
-                    let us = self.draws.deaths.between(1_500_000, 6_000_000);
+                    let (least_ms, most_ms) = self.plan.driver.dead_ms;
+                    let us = self.draws.deaths.between(least_ms * 1_000, most_ms * 1_000);
                     self.after(us, Event::LinkDead { one, other });
                 }
             }

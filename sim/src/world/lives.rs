@@ -6,11 +6,12 @@ use covey_crdt::id::LifeId;
 use covey_crdt::keyspace::HashKeyId;
 use covey_mesh::input::{Input, Link, Local, MonoTime};
 use covey_mesh::node::{Node, NodeConfig};
+use covey_mesh::note::ClockState;
 
 use super::World;
 use super::event::{Event, Next};
 use super::slot::{Pause, Snapshot};
-use crate::invariants::Marks;
+use crate::invariants::{Lookups, Marks};
 use crate::marks;
 use crate::plan::{Stream, Wrong};
 
@@ -25,7 +26,8 @@ impl World {
         state.ended = Some(life);
         for other in 0..self.slots.len() {
             if other != slot && self.network.set_up(slot, other, false) {
-                self.gone(other, life, 50_000, 3_000_000);
+                let (least_us, most_us) = self.plan.driver.crash_us();
+                self.gone(other, life, least_us, most_us);
                 self.miss(other, life);
             }
         }
@@ -55,9 +57,11 @@ impl World {
         state.lives += 1;
         state.branch = branch;
         state.mono_zero_us = self.now_us;
+        state.says = ClockState::Good;
         state.marks = Marks::default();
         state.own_loads.clear();
         state.seen_loads.clear();
+        state.lookups = (!self.watch.is_light).then(|| Lookups::new(life));
         let mut node = Node::new(config, life, seed, MonoTime::default(), wall);
         node.set_knobs(self.plan.knobs);
         state.node = Some(node);
@@ -137,9 +141,11 @@ impl World {
         state.lives += 1;
         state.branch = branch;
         state.mono_zero_us = self.now_us - snapshot.mono.us;
+        state.says = snapshot.node.clock();
         state.marks = Marks::default();
         state.own_loads = snapshot.own_loads;
         state.seen_loads = snapshot.seen_loads;
+        state.lookups = None;
         state.node = Some(snapshot.node);
         self.who[slot] = Some(life);
         for peer in snapshot.linked {

@@ -13,14 +13,17 @@ mod clock;
 mod event;
 mod faults;
 mod frames;
+mod gauges;
 mod links;
 mod lives;
+mod open;
 mod queue;
 mod requests;
+mod rules;
 mod slot;
+mod traced;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use covey_crdt::id::{GatewayName, LifeId};
 use covey_crdt::stamp::WallMs;
@@ -34,16 +37,31 @@ use crate::marks;
 use crate::network::{Arrival, Network};
 use crate::oracle::Oracle;
 use crate::plan::{Plan, Stream};
+use crate::trace::Tracer;
 use crate::traffic::Traffic;
 use clock::Clock;
 use event::{Event, Next};
+use gauges::Gauges;
 use queue::Queue;
+use rules::Before;
 use slot::Slot;
 
 pub use bound::CONVERGE_MS;
 
 /// Node processes start within this of one another, in milliseconds.
 const START_MS: u64 = 300;
+
+/// How a run is watched. Nothing here changes what happens in it.
+#[derive(Default)]
+pub struct Watch {
+    /// Hears of every event.
+    pub tracer: Option<Box<dyn Tracer>>,
+    /// Leaves the dear checks out while faults last, and the read indexes: for loads whose states are too large to look
+    /// at again and again.
+    pub is_light: bool,
+    /// Leaves out what comes after this time, in virtual microseconds.
+    pub until_us: Option<u64>,
+}
 
 /// What a run came to.
 #[derive(Clone, Debug, Default)]
@@ -52,8 +70,10 @@ pub struct Outcome {
     pub violations: Vec<Violation>,
     /// Rolling hash over every event: equal seeds have equal hashes.
     pub trace: u64,
-    /// Core events: inputs given to nodes and outputs taken from them.
+    /// Events carried out.
     pub events: u64,
+    /// Core events: inputs given to nodes and outputs taken from them.
+    pub core_events: u64,
     /// Ops published.
     pub ops: u64,
     /// Frames sent.
@@ -68,6 +88,8 @@ pub struct Outcome {
     pub converge_sent: (u64, u64),
     /// How often each mark was left: which paths the run really took.
     pub marks: BTreeMap<&'static str, u64>,
+    /// Virtual microseconds at which the run ended.
+    pub ended_us: u64,
 }
 
 /// Draws of one concern each, so that leaving one out does not shift the others.
@@ -80,6 +102,7 @@ struct Draws {
     loads: Stream,
     faults: Stream,
     looks: Stream,
+    refusals: Stream,
 }
 
 impl Draws {
@@ -94,6 +117,7 @@ impl Draws {
             loads: stream("loading"),
             faults: stream("faulting"),
             looks: stream("looks"),
+            refusals: stream("refusals"),
         }
     }
 }
@@ -116,7 +140,8 @@ struct Engine {
 pub struct World {
     plan: Plan,
     now_us: u64,
-    queue: Queue<Event>,
+    /// What will happen, and the event in which it was decided.
+    queue: Queue<(u64, Event)>,
     slots: Vec<Slot>,
     /// The life that runs in each slot.
     who: Vec<Option<LifeId>>,
@@ -138,23 +163,24 @@ pub struct World {
     copies_left: u32,
     over: bool,
     outcome: Outcome,
+    watch: Watch,
+    gauges: Gauges,
+    /// What nodes noted during the present event, for the tracer.
+    noted: Vec<(usize, String)>,
 }
 
 /// Carries a plan out. A panic of the core is a violation like any other.
 #[must_use]
 pub fn run(plan: &Plan) -> Outcome {
-    let mut world = World::new(plan.clone());
-    if let Err(why) = catch_unwind(AssertUnwindSafe(|| while world.step() {})) {
-        let why = why.downcast_ref::<String>().cloned().or_else(|| why.downcast_ref::<&str>().map(|why| (*why).into()));
-        world.violation("panic", why.unwrap_or_default());
-    }
-    world.outcome.ops = world.oracle.published();
-    world.mark_many(marks::TAKEOVER, world.oracle.takeovers());
-    world.outcome
+    let mut world = World::new(plan.clone(), Watch::default());
+    world.run_out();
+    world.finish().0
 }
 
 impl World {
-    fn new(plan: Plan) -> Self {
+    /// The cluster at the start of a plan.
+    #[must_use]
+    pub fn new(plan: Plan, watch: Watch) -> Self {
         let seed = plan.seed;
         let engine = Engine {
             tokens: vec![0],
@@ -183,6 +209,9 @@ impl World {
             copies_left: frames::COPIES_MAX,
             over: false,
             outcome: Outcome::default(),
+            watch,
+            gauges: Gauges::new(&plan),
+            noted: Vec::new(),
             plan,
         };
         world.outcome.bound_ms = bound::before(&world.plan);
@@ -223,11 +252,11 @@ impl World {
     }
 
     fn at(&mut self, at_us: u64, event: Event) {
-        self.queue.push(at_us, event);
+        self.queue.push(at_us, (self.outcome.events, event));
     }
 
     fn after(&mut self, us: u64, event: Event) {
-        self.queue.push(self.now_us + us, event);
+        self.at(self.now_us + us, event);
     }
 
     fn next_in(&mut self, us: u64, next: Next) {
@@ -235,8 +264,11 @@ impl World {
     }
 
     /// Carries one event out; `false` when the run is over.
-    fn step(&mut self) -> bool {
-        let Some((at_us, event)) = self.queue.pop() else { return false };
+    pub fn step(&mut self) -> bool {
+        let Some((at_us, (cause, event))) = self.queue.pop() else { return false };
+        if self.ends_before(at_us) {
+            return false;
+        }
         self.now_us = at_us;
         if let Event::Timer { node } = event
             && self.slots[node].timer_us != Some(at_us)
@@ -244,7 +276,10 @@ impl World {
             return true;
         }
         self.outcome.trace = event.trace(at_us, self.outcome.trace);
+        self.outcome.events += 1;
+        let step = self.watch.tracer.is_some().then(|| self.describe(cause, &event));
         self.carry_out(event);
+        self.traced(step);
         self.outcome.violations.is_empty() && !self.over
     }
 
@@ -257,6 +292,7 @@ impl World {
             }
             Event::Start { node } => self.start(node),
             Event::Dial { one, other } => self.dial(one, other),
+            Event::Shaken { one, other, a, b } => self.shaken((one, a), (other, b)),
             Event::LinkDead { one, other } => self.link_dead(one, other),
             Event::PeerGone { node, life } => self.peer_gone(node, life),
             Event::Member { node, member } => self.handle(node, Input::Member(member)),
@@ -303,9 +339,12 @@ impl World {
         if slot.pause.is_some() {
             return slot.wait(input);
         }
+        let before = Before::of(node);
         node.handle(mono, wall, input);
-        self.outcome.events += 1;
+        self.outcome.core_events += 1;
+        self.outcome.violations.extend(before.broken(slot.name.as_str(), node));
         self.oracle.record_branch(node, slot.branch);
+        self.gauges.saw(self.now_us, node);
         self.collect(nth);
         self.set_timer(nth);
     }
@@ -327,33 +366,46 @@ impl World {
         while let Some(output) = self.slots[nth].node.as_mut().and_then(|node| node.poll_output()) {
             outputs += 1;
             match output {
-                Output::Send { to, class, bytes } => self.send(nth, life, to, class, bytes),
+                Output::Send { to, class, bytes } => {
+                    self.watch_frame(nth, class, &bytes);
+                    self.send(nth, life, to, class, bytes);
+                }
                 Output::Close { peer } => {
                     unclosed = unclosed.filter(|malformed| *malformed != peer);
                     self.close(nth, peer);
                 }
                 Output::Load { life, worker, load } => {
+                    if let Some(lookups) = &mut self.slots[nth].lookups {
+                        lookups.load(life, &worker, load);
+                    }
                     self.slots[nth].seen_loads.insert((life, worker), load);
                 }
                 Output::Note(note) => {
                     if let Note::Malformed { peer, .. } = note {
                         unclosed = Some(peer);
                     }
+                    self.watch_note(nth, &note);
+                    self.check_note(nth, &note);
                     self.note(nth, &note);
                 }
-                Output::Changed(_) => {}
+                Output::Changed(change) => {
+                    if let Some(lookups) = &mut self.slots[nth].lookups {
+                        lookups.changed(change);
+                    }
+                }
                 Output::Reborn(why) => reborn = Some(why),
             }
         }
         if unclosed.is_some() {
             self.violation("codec", format!("{} kept a link whose frame did not parse", self.slots[nth].name));
         }
-        self.outcome.events += outputs as u64;
+        self.outcome.core_events += outputs as u64;
         self.outcome.violations.extend(invariants::check_turn(self.slots[nth].name.as_str(), outputs));
         if let Some(why) = reborn {
             self.mark(match why {
                 Rebirth::ClockStepped => "reborn-clock",
                 Rebirth::Forked => "reborn-forked",
+                Rebirth::Retired => "reborn-retired",
             });
             self.stop(nth);
             self.start(nth);

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 use covey_mesh::input::{Input, Load, MonoTime};
 use covey_mesh::node::Node;
+use covey_mesh::note::ClockState;
 
 use super::clock::Clock;
-use crate::invariants::Marks;
+use crate::invariants::{Lookups, Marks};
 
 /// Frames that wait for a paused node; a real host's queues are bounded too.
 const BACKLOG_MAX: usize = 20_000;
@@ -47,6 +48,8 @@ pub(super) struct Slot {
     pub(super) branch: u32,
     pub(super) mono_zero_us: u64,
     pub(super) clock: Clock,
+    /// Where the node last said its clock stands.
+    pub(super) says: ClockState,
     pub(super) timer_us: Option<u64>,
     pub(super) pause: Option<Pause>,
     pub(super) backlog: VecDeque<Input>,
@@ -56,6 +59,8 @@ pub(super) struct Slot {
     pub(super) marks: Marks,
     pub(super) own_loads: BTreeMap<WorkerId, Load>,
     pub(super) seen_loads: BTreeMap<(LifeId, WorkerId), Load>,
+    /// Its read index, fed as a gateway feeds it; none where a saved node went on.
+    pub(super) lookups: Option<Lookups>,
     /// Frames and bytes sent to healthy peers since the cluster fell quiet.
     pub(super) quiet_sent: (u64, u64),
 }
@@ -71,6 +76,7 @@ impl Slot {
             branch: 0,
             mono_zero_us: 0,
             clock,
+            says: ClockState::Good,
             timer_us: None,
             pause: None,
             backlog: VecDeque::new(),
@@ -79,6 +85,7 @@ impl Slot {
             marks: Marks::default(),
             own_loads: BTreeMap::new(),
             seen_loads: BTreeMap::new(),
+            lookups: None,
             quiet_sent: (0, 0),
         }
     }
