@@ -72,6 +72,8 @@ pub struct Outcome {
     pub trace: u64,
     /// Events carried out.
     pub events: u64,
+    /// Core events: inputs given to nodes and outputs taken from them.
+    pub core_events: u64,
     /// Ops published.
     pub ops: u64,
     /// Frames sent.
@@ -342,6 +344,7 @@ impl World {
         }
         let before = Before::of(node);
         node.handle(mono, wall, input);
+        self.outcome.core_events += 1;
         self.outcome.violations.extend(before.broken(slot.name.as_str(), node));
         self.oracle.record_branch(node, slot.branch);
         self.gauges.saw(self.now_us, node);
@@ -399,6 +402,7 @@ impl World {
         if unclosed.is_some() {
             self.violation("codec", format!("{} kept a link whose frame did not parse", self.slots[nth].name));
         }
+        self.outcome.core_events += outputs as u64;
         self.outcome.violations.extend(invariants::check_turn(self.slots[nth].name.as_str(), outputs));
         if let Some(why) = reborn {
             self.mark(match why {

@@ -55,7 +55,6 @@ impl World {
             Event::PeerGone { node, life } => ("peer-gone", Some(*node), json!({ "life": life.to_string() })),
             Event::Missed { node, life } => ("missed", Some(*node), json!({ "life": life.to_string() })),
             Event::Member { node, member } => ("member", Some(*node), json!({ "says": format!("{member:?}") })),
-            Event::Missed { node, life } => ("missed", Some(*node), json!({ "life": life.to_string() })),
             Event::Fault { nth } => ("fault", None, json!({ "nth": nth, "fault": self.plan.events[*nth].fault })),
             Event::Next(next) => ("fault-goes-on", None, json!({ "next": format!("{next:?}") })),
             Event::Blocked { node, to } => ("blocked", Some(*node), json!({ "to": node_name(*to) })),
