@@ -28,6 +28,7 @@ pub const fn name(note: &Note) -> &'static str {
         Note::RepairStarted { why: RepairWhy::Unresolved, .. } => "repair-unresolved",
         Note::RepairDone { .. } => "repair-done",
         Note::RepairAborted { .. } => "repair-aborted",
+        Note::RepairRefused { .. } => "repair-refused",
         Note::DigestMismatch { .. } => "digest-mismatch",
         Note::Restated { .. } => "restated",
         Note::Founded => "founded",

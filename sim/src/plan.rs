@@ -214,6 +214,15 @@ impl Plan {
         if draw.chance(0.3) {
             self.knobs.frame_bytes = draw.log_uniform(1.0, 2_000.0) as usize;
         }
+        if draw.chance(0.5) {
+            self.knobs.bucket_segments = draw.log_uniform(1.0, 16.0) as usize;
+            self.knobs.buckets = draw.log_uniform(1.0, 16.0) as usize;
+            self.knobs.window_workers = draw.log_uniform(1.0, 32.0) as usize;
+        }
+        if draw.chance(0.3) {
+            self.knobs.permits = 1;
+            self.knobs.repair_bytes_per_s = draw.log_uniform(3_000.0, 1_000_000.0) as u64;
+        }
     }
 
     fn draw_network(&mut self) {
