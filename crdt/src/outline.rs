@@ -137,11 +137,33 @@ pub struct Outcome {
     pub outlines: Vec<Outline>,
 }
 
+/// How much may be asked at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes of questions, roughly.
+    pub ask_bytes: usize,
+    /// Bytes that the donor would send if it had nothing in common with what differs. What it cannot send in one answer
+    /// would have to be asked again.
+    pub answer_bytes: usize,
+}
+
+impl Room {
+    const fn spend(&mut self, ask_bytes: usize, answer_bytes: usize) {
+        self.ask_bytes = self.ask_bytes.saturating_sub(ask_bytes);
+        self.answer_bytes = self.answer_bytes.saturating_sub(answer_bytes);
+    }
+
+    const fn is_spent(&self) -> bool {
+        self.ask_bytes == 0 || self.answer_bytes == 0
+    }
+}
+
 /// Bytes that the parts of a question take, roughly.
 const ASK_BYTES: usize = 60;
 const BUCKET_BYTES: usize = 19;
 const MEMBER_BYTES: usize = 5;
-/// Bytes of one segment in an answer.
+/// Bytes of one holder and one segment in an answer.
+const HOLDER_BYTES: usize = 96;
 const SEGMENT_BYTES: usize = 30;
 
 /// Buckets in a row that are the same are named as one, but not too many: if the donor changed any of them in between, it
@@ -184,20 +206,20 @@ impl Replica {
         outlines.into_iter().filter(|outline| !same(outline)).collect()
     }
 
-    /// Questions about the first of these holders, about `budget_bytes` of them (at least one, of one member). The last
-    /// one may stop short of the holder's end.
+    /// Questions about the first of these holders, as many as there is room for (at least one, of one bucket or member).
+    /// The last one may stop short of the holder's end.
     #[must_use]
     pub fn holder_asks<'a>(
         &self,
         compares: impl IntoIterator<Item = &'a Compare>,
-        budget_bytes: usize,
+        mut room: Room,
         salt: u64,
     ) -> Vec<HolderAsk> {
         let named = self.named();
-        let (mut asks, mut left) = (Vec::new(), budget_bytes.max(1));
+        let mut asks = Vec::new();
         for compare in compares {
-            asks.push(holder_ask(self.chains(), named.get(&compare.outline.holder), compare, &mut left, salt));
-            if left == 0 {
+            asks.push(holder_ask(self.chains(), named.get(&compare.outline.holder), compare, &mut room, salt));
+            if room.is_spent() {
                 break;
             }
         }
@@ -217,9 +239,10 @@ impl Replica {
     }
 }
 
-fn holder_ask(chains: &Chains, own: Option<&Named<'_>>, compare: &Compare, left: &mut usize, salt: u64) -> HolderAsk {
+fn holder_ask(chains: &Chains, own: Option<&Named<'_>>, compare: &Compare, room: &mut Room, salt: u64) -> HolderAsk {
     let outline = &compare.outline;
-    *left = left.saturating_sub(ASK_BYTES);
+    let usual = SEGMENT_BYTES * (outline.segments as usize).div_ceil(outline.buckets.len().max(1));
+    room.spend(ASK_BYTES, HOLDER_BYTES);
     let mut ask = HolderAsk {
         worker: outline.worker,
         holder: outline.holder,
@@ -229,6 +252,7 @@ fn holder_ask(chains: &Chains, own: Option<&Named<'_>>, compare: &Compare, left:
         buckets: Vec::new(),
     };
     let Some(own) = own else {
+        room.spend(BUCKET_BYTES, usual * outline.buckets.len());
         ask.buckets.push((None, Has::Members(Vec::new())));
         return ask;
     };
@@ -236,37 +260,36 @@ fn holder_ask(chains: &Chains, own: Option<&Named<'_>>, compare: &Compare, left:
     let mut segments = own.placed.segments(compare.after).peekable();
     let ends = outline.buckets.iter().filter(|(end, _)| compare.after.is_none_or(|after| *end > after));
     let ends = ends.map(|(end, theirs)| (Some(*end), *theirs)).chain(std::iter::once((None, 0)));
-    let usual = (outline.segments as usize).div_ceil(outline.buckets.len().max(1));
     let mut same = 0;
     for (end, theirs) in ends {
-        if *left == 0 && !ask.buckets.is_empty() {
+        if room.is_spent() && !ask.buckets.is_empty() {
             break;
         }
         let mut mine: Vec<(Stamp, u64)> = Vec::new();
         while let Some((stamp, place)) = segments.next_if(|(stamp, _)| end.is_none_or(|end| *stamp <= end)) {
             mine.push((stamp, element(chains, seed, stamp, place)));
         }
-        *left = left.saturating_sub(BUCKET_BYTES);
         if end.is_some() && sum(&mine) == theirs {
             same = push_same(&mut ask.buckets, same, end, theirs);
-            if same > 1 {
-                *left += BUCKET_BYTES;
-            }
+            room.spend(if same > 1 { 0 } else { BUCKET_BYTES }, 0);
             continue;
         }
         same = 0;
-        if end.is_some() && MEMBER_BYTES * mine.len() > SEGMENT_BYTES * usual {
+        room.spend(BUCKET_BYTES, if end.is_some() { usual } else { 0 });
+        if end.is_some() && MEMBER_BYTES * mine.len() > usual {
             // Naming what is here would take more than being sent it again.
             ask.buckets.push((end, Has::Members(Vec::new())));
-        } else {
-            let fit = mine.len().min((*left / MEMBER_BYTES).max(1));
-            let end = if fit < mine.len() { Some(mine[fit - 1].0) } else { end };
-            *left = left.saturating_sub(MEMBER_BYTES * fit);
-            ask.buckets.push((end, Has::Members(mine[..fit].iter().map(|(_, element)| member(*element)).collect())));
-            if fit < mine.len() {
-                *left = 0;
-            }
+            continue;
         }
+        let fit = mine.len().min((room.ask_bytes / MEMBER_BYTES).max(1));
+        room.spend(MEMBER_BYTES * fit, 0);
+        let members = mine[..fit].iter().map(|(_, element)| member(*element)).collect();
+        if fit < mine.len() {
+            ask.buckets.push((Some(mine[fit - 1].0), Has::Members(members)));
+            room.ask_bytes = 0;
+            break;
+        }
+        ask.buckets.push((end, Has::Members(members)));
     }
     ask
 }

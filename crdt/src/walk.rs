@@ -8,13 +8,16 @@
 
 use std::collections::VecDeque;
 
-use crate::outline::{Compare, HolderAsk, Outcome, Window};
+use crate::outline::{Compare, HolderAsk, Outcome, Room, Window};
 use crate::replica::Replica;
 use crate::slice::Cursor;
 use crate::stamp::Stamp;
 
 /// Holders waiting to be compared: far above what honest donors outline ahead of being asked.
 const PENDING_MAX: usize = 16_384;
+
+/// How many full answers are asked for at once, at most, when they turn out to be mostly in common.
+const ANSWERS_MAX: usize = 8;
 
 /// A donor's answer does not belong to what was asked. Fault: the donor's. Give the session up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +34,30 @@ pub struct Ask {
     pub window: Window,
 }
 
+impl Ask {
+    /// What is left of the question after an answer, at the donor, which may answer on unasked; `false`: nothing, or
+    /// nothing before the receiver has said more of itself.
+    #[must_use]
+    pub fn advance(&mut self, next: Option<&Cursor>, outcome: &Outcome) -> bool {
+        self.holders.drain(..self.holders.len().min(outcome.done as usize));
+        if let (Some(after), Some(first)) = (outcome.after, self.holders.first_mut()) {
+            first.after = Some(after);
+            first.buckets.retain(|(end, _)| end.is_none_or(|end| end > after));
+        }
+        let until = self.window.until.as_ref();
+        let ends = |next: &Cursor| until.is_some_and(|until| next == &Cursor::Worker(Some(until.clone())));
+        self.cursor = self.cursor.take().and(next.filter(|next| !ends(next)).cloned());
+        !self.holders.is_empty() || self.cursor.is_some()
+    }
+}
+
 /// How large questions are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskSizes {
     /// Workers in one window.
     pub window_workers: usize,
-    /// Bytes of questions about holders, roughly.
-    pub ask_bytes: usize,
+    /// Of questions about holders.
+    pub room: Room,
 }
 
 /// A walk under way.
@@ -51,13 +71,24 @@ pub struct Walk {
     asked: Vec<Option<Stamp>>,
     /// Whether the walk went on with it.
     walked: bool,
+    /// Bytes of answers asked for at once: halved when the last answer left some of the question open, since chain
+    /// content takes room as well, doubled when it did not.
+    answer_bytes: usize,
 }
 
 impl Walk {
     /// A walk over everything. `salt` is the session's number.
     #[must_use]
     pub fn new(salt: u64, sizes: AskSizes) -> Self {
-        Self { salt, sizes, cursor: Some(Cursor::Start), pending: VecDeque::new(), asked: Vec::new(), walked: false }
+        Self {
+            salt,
+            sizes,
+            cursor: Some(Cursor::Start),
+            pending: VecDeque::new(),
+            asked: Vec::new(),
+            walked: false,
+            answer_bytes: sizes.room.answer_bytes,
+        }
     }
 
     /// Whether everything was asked and answered.
@@ -70,7 +101,11 @@ impl Walk {
     pub fn ask(&mut self, replica: &Replica) -> Ask {
         let mut ask = Ask::default();
         if !self.pending.is_empty() {
-            ask.holders = replica.holder_asks(&self.pending, self.sizes.ask_bytes, self.salt);
+            let most = ANSWERS_MAX * self.sizes.room.answer_bytes;
+            let open = !self.asked.is_empty();
+            self.answer_bytes = if open { self.answer_bytes / 2 } else { self.answer_bytes * 2 }.clamp(1, most.max(1));
+            let room = Room { answer_bytes: self.answer_bytes, ..self.sizes.room };
+            ask.holders = replica.holder_asks(&self.pending, room, self.salt);
         }
         self.asked = ask.holders.iter().map(|ask| ask.buckets.last().and_then(|(end, _)| *end)).collect();
         // New holders are not looked for while there are more than one question takes.
@@ -83,7 +118,7 @@ impl Walk {
         ask
     }
 
-    /// Takes an answer, after its slice was merged. `next` is the slice's.
+    /// Takes an answer, or the next part of one, after its slice was merged. `next` is the slice's.
     ///
     /// # Errors
     /// [`Mismatched`] when it cannot be an answer to what was asked.
@@ -93,7 +128,7 @@ impl Walk {
             return Err(Mismatched);
         }
         let mut rest = None;
-        for end in self.asked.drain(..).take(done) {
+        for end in self.asked.drain(..done) {
             rest = self.pending.pop_front().filter(|_| end.is_some()).map(|compare| Compare { after: end, ..compare });
         }
         if let Some(rest) = rest {

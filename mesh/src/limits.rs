@@ -30,6 +30,8 @@ pub const PULL_LOGS_MAX: usize = 256;
 pub const WANT_TIPS_MAX: usize = 64;
 /// Bytes in one repair slice, the content sent ahead of it included.
 pub const SLICE_BYTES: usize = 96 * 1024;
+/// Slices that one question is answered with, one frame each: fewer round trips for much state.
+pub const BURST_SLICES: u32 = 4;
 /// Segments in one bucket of a holder that is compared, at least.
 pub const BUCKET_SEGMENTS: usize = 16;
 /// Buckets of one holder, at most: larger holders have larger buckets.

@@ -182,7 +182,9 @@ pub enum Note {
 /// What a repair session took, at its receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairCost {
-    /// Answers merged: round trips.
+    /// Questions asked: round trips, when none was lost.
+    pub asks: u32,
+    /// Parts of answers merged.
     pub pieces: u32,
     /// Bytes that tell what differs, both ways: windows, outlines, questions about holders.
     pub summary_bytes: u64,

@@ -142,6 +142,7 @@ pub(crate) struct LoadEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SliceAsk {
     pub session: u64,
+    /// Counts the asks of a session, repeated ones included.
     pub nth: u32,
     /// Where the walk goes on; empty when only holders are asked for.
     pub cursor: ByteBuf,
@@ -157,14 +158,20 @@ pub(crate) struct SliceAsk {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SliceReply {
     pub session: u64,
+    /// Which ask this answers.
     pub nth: u32,
-    /// The donor's vector: 32-byte rows.
+    /// Which of the donor's answers this is a part of, and which part: an ask that arrives twice is answered twice.
+    pub answer: u32,
+    pub part: u32,
+    /// The donor's vector, at the start of a walk: 32-byte rows.
     pub vector: ByteBuf,
     /// max(vector, the donor's own target), rows of life and sequence number, 24 bytes (P5).
     pub target: ByteBuf,
     pub slice: ByteBuf,
     /// How far the questions about holders were answered, and outlines of holders to compare.
     pub outcome: ByteBuf,
+    /// Whether the next part of the answer follows unasked.
+    pub more: bool,
     /// Whether the donor is dirty itself (P5).
     pub dirty: bool,
 }

@@ -203,7 +203,9 @@ impl Plan {
     fn draw_knobs(&mut self) {
         let mut draw = Stream::new(self.seed, "knobs");
         if draw.chance(0.5) {
-            self.knobs.slice_bytes = draw.log_uniform(1.0, 8_000.0) as usize;
+            // With few permits many receivers wait for one another: sessions of one row a slice are for small meshes.
+            let least = if self.nodes > 4 { 400.0 } else { 1.0 };
+            self.knobs.slice_bytes = draw.log_uniform(least, 8_000.0) as usize;
         }
         if draw.chance(0.5) {
             self.knobs.log_bytes = draw.log_uniform(300.0, 30_000.0) as usize;

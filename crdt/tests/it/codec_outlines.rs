@@ -3,7 +3,7 @@
 use covey_crdt::codec::{
     decode_holder_asks, decode_outcome, decode_window, encode_holder_asks, encode_outcome, encode_window,
 };
-use covey_crdt::outline::{Grain, Has, HolderAsk, Outcome, Outline, Window};
+use covey_crdt::outline::{Grain, Has, HolderAsk, Outcome, Outline, Room, Window};
 use covey_crdt::slice::{Cursor, Request};
 use covey_crdt::walk::{AskSizes, Walk};
 use proptest::prelude::*;
@@ -133,7 +133,7 @@ proptest! {
         };
         let [donor, receiver] = [0, 1].map(|nth| replica_of(&share(&history, &owners, nth)));
         let grain = Grain { bucket_segments: 1, buckets: 4 };
-        let mut walk = Walk::new(1, AskSizes { window_workers: 1_024, ask_bytes: 4_096 });
+        let mut walk = Walk::new(1, AskSizes { window_workers: 1_024, room: Room { ask_bytes: 4_096, answer_bytes: 4_096 } });
         for _ in 0..4 {
             let ask = walk.ask(&receiver);
             let window = decode_window(&damage(encode_window(&ask.window))).unwrap_or_default();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use covey_mesh::note::{AbortWhy, Drop, Note, Refusal, RepairCost, RepairWhy};
 
 /// Every kind, in the order of the counters.
-const KINDS: [(&str, &str); 50] = [
+const KINDS: [(&str, &str); 51] = [
     ("applied", ""),
     ("duplicate_ops", ""),
     ("dropped", "clock"),
@@ -31,6 +31,7 @@ const KINDS: [(&str, &str); 50] = [
     ("repair_started", "mismatch"),
     ("repair_started", "unresolved"),
     ("repair_done", ""),
+    ("repair_asks", ""),
     ("repair_pieces", ""),
     ("repair_summary_bytes", ""),
     ("repair_slice_bytes", ""),
@@ -153,6 +154,7 @@ impl Notes {
 
     fn repaired(&self, cost: &RepairCost) {
         self.add("repair_done", "", 1);
+        self.add("repair_asks", "", u64::from(cost.asks));
         self.add("repair_pieces", "", u64::from(cost.pieces));
         self.add("repair_summary_bytes", "", cost.summary_bytes);
         self.add("repair_slice_bytes", "", cost.slice_bytes);
@@ -240,6 +242,7 @@ mod tests {
         let repairs = [RepairWhy::Bootstrap, RepairWhy::Trimmed, RepairWhy::Mismatch, RepairWhy::Unresolved];
         let drops = [Drop::Clock, Drop::Incarnation, Drop::Bound, Drop::UnknownWorker];
         let cost = RepairCost {
+            asks: 2,
             pieces: 3,
             summary_bytes: 10,
             slice_bytes: 40,

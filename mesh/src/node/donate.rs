@@ -5,37 +5,29 @@
 
 use covey_crdt::codec::{DecodeError, decode_cursor, decode_holder_asks, decode_window, encode_outcome, encode_slice};
 use covey_crdt::id::LifeId;
-use covey_crdt::outline::{Grain, HolderAsk, Window};
+use covey_crdt::outline::{Grain, Window};
 use covey_crdt::slice::{Cursor, Piece, Request};
+use covey_crdt::walk::Ask;
 use serde_bytes::ByteBuf;
 
 use super::Node;
-use crate::limits::{PERMIT_IDLE_MS, PERMIT_RETRY_MS};
+use crate::limits::{BURST_SLICES, PERMIT_IDLE_MS, PERMIT_RETRY_MS};
 use crate::output::Class;
 use crate::session::Admission;
 use crate::status::Phase;
 use crate::vector::write_seqs;
 use crate::wire::{Message, SliceAsk, SliceRefused, SliceReply};
 
-/// A question as read from its frame.
-struct Question {
-    cursor: Option<Cursor>,
-    window: Window,
-    holders: Vec<HolderAsk>,
-}
-
-impl Question {
-    fn read(ask: &SliceAsk) -> Result<Self, DecodeError> {
-        let cursor = if ask.cursor.is_empty() { None } else { Some(decode_cursor(&ask.cursor)?) };
-        let window = if ask.window.is_empty() { Window::default() } else { decode_window(&ask.window)? };
-        let holders = if ask.holders.is_empty() { Vec::new() } else { decode_holder_asks(&ask.holders)? };
-        Ok(Self { cursor, window, holders })
-    }
+fn read_question(ask: &SliceAsk) -> Result<Ask, DecodeError> {
+    let cursor = if ask.cursor.is_empty() { None } else { Some(decode_cursor(&ask.cursor)?) };
+    let window = if ask.window.is_empty() { Window::default() } else { decode_window(&ask.window)? };
+    let holders = if ask.holders.is_empty() { Vec::new() } else { decode_holder_asks(&ask.holders)? };
+    Ok(Ask { holders, cursor, window })
 }
 
 impl Node {
     pub(super) fn on_slice_ask(&mut self, from: LifeId, ask: &SliceAsk) {
-        let Ok(question) = Question::read(ask) else { return self.malformed(from, 0) };
+        let Ok(question) = read_question(ask) else { return self.malformed(from, 0) };
         if !self.joined {
             return self.refuse_slice(from, ask.session, "joining", 0);
         }
@@ -50,7 +42,7 @@ impl Node {
         if wait_ms > 0 {
             return self.refuse_slice(from, ask.session, "over budget", wait_ms);
         }
-        self.answer(from, ask, &question);
+        self.answer(from, ask, question);
     }
 
     fn refuse_slice(&mut self, to: LifeId, session: u64, why: &str, retry_after_ms: u64) {
@@ -58,12 +50,29 @@ impl Node {
         self.send(to, Class::Control, &Message::SliceRefused(refused));
     }
 
-    fn answer(&mut self, to: LifeId, ask: &SliceAsk, question: &Question) {
+    /// Answers in several parts when there is much to say.
+    fn answer(&mut self, to: LifeId, ask: &SliceAsk, mut question: Ask) {
         let slot = self.peers.get(&to).and_then(|peer| peer.slot);
         if let Some(slot) = slot.filter(|_| ask.whole) {
             self.masks.forget(slot);
         }
         self.pass_changes();
+        let answer = self.permits.number();
+        for part in 0..BURST_SLICES {
+            if !self.answer_part(to, slot, (ask, answer, part), &mut question) {
+                break;
+            }
+        }
+    }
+
+    /// Sends one part of an answer; whether another one follows.
+    fn answer_part(
+        &mut self,
+        to: LifeId,
+        slot: Option<u8>,
+        (ask, number, part): (&SliceAsk, u32, u32),
+        question: &mut Ask,
+    ) -> bool {
         let masks = &self.masks;
         let request = Request {
             salt: ask.session,
@@ -72,20 +81,26 @@ impl Node {
             window: Some(&question.window),
             grain: Grain { bucket_segments: self.knobs.bucket_segments, buckets: self.knobs.buckets },
         };
+        let first = part == 0 && question.cursor == Some(Cursor::Start);
         let answer = self.replica.answer(&request, self.knobs.slice_bytes, &|run| masks.has(slot, run));
+        let more = question.advance(answer.piece.slice.next.as_ref(), &answer.outcome) && part + 1 < BURST_SLICES;
         let slice = encode_slice(&answer.piece.slice);
         let content_bytes = self.send_piece_content(to, slot, answer.piece);
         let reply = SliceReply {
             session: ask.session,
             nth: ask.nth,
-            vector: ByteBuf::from(if ask.nth == 0 { self.vector.rows() } else { Vec::new() }),
+            answer: number,
+            part,
+            vector: ByteBuf::from(if first { self.vector.rows() } else { Vec::new() }),
             target: ByteBuf::from(self.donor_target()),
             slice: ByteBuf::from(slice),
             outcome: ByteBuf::from(encode_outcome(&answer.outcome)),
+            more,
             dirty: self.phase() == Phase::Dirty,
         };
         self.budget.spend(content_bytes + reply.slice.len() + reply.outcome.len());
         self.send(to, Class::Repair, &Message::SliceReply(Box::new(reply)));
+        more
     }
 
     /// Sends the content that goes ahead of a slice; how many bytes it takes.

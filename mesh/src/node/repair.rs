@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use covey_crdt::codec::{decode_outcome, decode_slice, encode_cursor, encode_holder_asks, encode_window};
 use covey_crdt::id::LifeId;
 use covey_crdt::op::Op;
-use covey_crdt::outline::{Outcome, Window};
+use covey_crdt::outline::{Outcome, Room, Window};
 use covey_crdt::slice::{Cursor, Slice};
 use covey_crdt::stamp::Floor;
 use covey_crdt::walk::{AskSizes, Walk};
@@ -24,12 +24,12 @@ use serde_bytes::ByteBuf;
 
 use super::Node;
 use crate::limits::{
-    ALONE_MS, ASK_BYTES_MIN, FOUND_MS, REFUSED_MS, RETRY_AFTER_MS_MAX, RETRY_MS, SESSION_MS, STUCK_MS,
+    ALONE_MS, ASK_BYTES_MIN, BURST_SLICES, FOUND_MS, REFUSED_MS, RETRY_AFTER_MS_MAX, RETRY_MS, SESSION_MS, STUCK_MS,
 };
 use crate::note::{AbortWhy, ClockState, Note, RepairCost, RepairWhy};
 use crate::output::{Class, Rebirth};
 use crate::peer::Peer;
-use crate::session::Session;
+use crate::session::{Question, Session};
 use crate::status::Phase;
 use crate::vector::{Head, read_rows, read_seqs};
 use crate::wire::{Message, SliceAsk, SliceEnd, SliceRefused, SliceReply};
@@ -56,12 +56,13 @@ impl Node {
     pub(super) fn start_session(&mut self, donor: LifeId, why: RepairWhy) {
         let id = self.random.next_u64();
         let ask_bytes = self.knobs.slice_bytes.max(ASK_BYTES_MIN);
-        let sizes = AskSizes { window_workers: self.knobs.window_workers, ask_bytes };
+        let room = Room { ask_bytes, answer_bytes: BURST_SLICES as usize * ask_bytes };
+        let sizes = AskSizes { window_workers: self.knobs.window_workers, room };
         let session = Session {
             donor,
             id,
-            nth: 0,
             walk: Walk::new(id, sizes),
+            question: Question::default(),
             whole: false,
             start: None,
             merged: false,
@@ -75,16 +76,21 @@ impl Node {
         self.ask_slice();
     }
 
+    /// Asks for what is left, or again for what was not answered.
     fn ask_slice(&mut self) {
         let now = self.now;
         let Some(session) = &mut self.session else { return };
         session.asked = now;
         session.wait_until = None;
-        let asked = session.walk.ask(&self.replica);
+        if !session.question.is_open() {
+            session.question.follow(session.walk.ask(&self.replica));
+        }
+        let nth = session.question.number();
+        let asked = &session.question.ask;
         let empty = Window::default();
         let ask = SliceAsk {
             session: session.id,
-            nth: session.nth,
+            nth,
             cursor: ByteBuf::from(asked.cursor.as_ref().map_or_else(Vec::new, encode_cursor)),
             window: ByteBuf::from(if asked.window == empty { Vec::new() } else { encode_window(&asked.window) }),
             holders: ByteBuf::from(if asked.holders.is_empty() {
@@ -101,10 +107,18 @@ impl Node {
     }
 
     pub(super) fn on_slice_reply(&mut self, from: LifeId, reply: &SliceReply) {
-        let Some(session) = &self.session else { return };
-        if session.donor != from || session.id != reply.session || session.nth != reply.nth {
+        let Some(session) = &mut self.session else { return };
+        if session.donor != from || session.id != reply.session || !session.question.is_next(reply) {
             return;
         }
+        self.take_part(from, reply);
+        while let Some(early) = self.session.as_mut().and_then(|session| session.question.early()) {
+            self.take_part(from, &early);
+        }
+    }
+
+    fn take_part(&mut self, from: LifeId, reply: &SliceReply) {
+        let Some(session) = &self.session else { return };
         let whole = session.whole;
         let (Ok(slice), Some(vector), Some(target), Ok(outcome)) = (
             decode_slice(&reply.slice),
@@ -135,7 +149,7 @@ impl Node {
         }
         self.hlc = self.hlc.max(slice.newest().map_or(self.hlc, |stamp| stamp.hlc));
         self.merged(reply, &slice, vector, target);
-        self.go_on(from, &slice, outcome);
+        self.go_on(from, reply.more, &slice, outcome);
     }
 
     fn merged(&mut self, reply: &SliceReply, slice: &Slice, vector: Vec<(LifeId, Head)>, target: Vec<(LifeId, u64)>) {
@@ -148,6 +162,7 @@ impl Node {
         let Some(session) = &mut self.session else { return };
         session.merged = true;
         session.progress = now;
+        session.asked = now;
         let segments = slice.holders.iter().map(|holder| holder.segments.len()).sum::<usize>();
         let cost = &mut session.cost;
         cost.pieces += 1;
@@ -157,17 +172,21 @@ impl Node {
         cost.summary_bytes += reply.outcome.len() as u64;
         session.start.get_or_insert(vector);
         session.whole = false;
-        session.nth += 1;
+        session.question.merged(reply);
     }
 
-    /// Asks for what is left, or ends the session.
-    fn go_on(&mut self, donor: LifeId, slice: &Slice, outcome: Outcome) {
+    /// Asks for what is left, once the answer is complete, or ends the session.
+    fn go_on(&mut self, donor: LifeId, more: bool, slice: &Slice, outcome: Outcome) {
         let Some(session) = &mut self.session else { return };
         if session.walk.take(&self.replica, slice.next.as_ref(), outcome).is_err() {
             self.abort_session(AbortWhy::Malformed);
             return self.malformed(donor, 0);
         }
-        if session.walk.is_done() { self.finish_session() } else { self.ask_slice() }
+        if session.walk.is_done() {
+            self.finish_session();
+        } else if !more {
+            self.ask_slice();
+        }
     }
 
     fn finish_session(&mut self) {
@@ -178,7 +197,8 @@ impl Node {
             }
         }
         self.end_permit(session.donor, session.id);
-        self.note(Note::RepairDone { donor: session.donor, cost: session.cost });
+        let cost = RepairCost { asks: session.question.count(), ..session.cost };
+        self.note(Note::RepairDone { donor: session.donor, cost });
         let logs: Vec<LifeId> = self.logs.keys().copied().collect();
         for life in logs {
             self.drain(life, None);

@@ -44,10 +44,13 @@ fn messages() -> Vec<(&'static str, Message)> {
     let reply = SliceReply {
         session: 1,
         nth: 2,
+        answer: 5,
+        part: 3,
         vector: buf(&[3; 32]),
         target: buf(&[4; 24]),
         slice: buf(&[5; 4]),
         outcome: buf(&[6; 3]),
+        more: false,
         dirty: true,
     };
     let ask =
