@@ -12,24 +12,22 @@
 //!
 //! Not here: bytes (`codec`), when to ask (`covey-mesh`). Fingerprints are never stored and never compared across sessions.
 
+mod fingerprint;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
-
 use crate::chain::Chains;
-use crate::change::Place;
-use crate::digest::Digest;
-use crate::id::{Incarnation, WorkerId};
+use crate::id::WorkerId;
 use crate::keyspace::Keyspace;
 use crate::lane::LaneId;
 use crate::placed::Placed;
 use crate::replica::Replica;
-use crate::stamp::{Floor, Stamp};
-use crate::worker::{Worker, WorkerRecord, holder_bytes, worker_bytes};
+use crate::stamp::Stamp;
+use crate::worker::{Worker, WorkerRecord};
 
-/// The bits of a segment's fingerprint by which a receiver names what it has.
-const MEMBER_BITS: u64 = (1 << 40) - 1;
+pub(crate) use self::fingerprint::{element, floor_hash, holder_name, incarnation_hash, member, seed, worker_name};
+use self::fingerprint::{whole, worker_fingerprint};
 
 /// How finely holders are cut into buckets. Decided by the donor; the receiver follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +167,9 @@ const SEGMENT_BYTES: usize = 30;
 /// Buckets in a row that are the same are named as one, but not too many: if the donor changed any of them in between, it
 /// sends them all.
 const SAME_MAX: usize = 4;
+
+/// The oldest buckets are two to the power of this times the size of the latest, at most.
+const COARSER_MAX: usize = 3;
 
 /// Everything of one holder, found by its hash.
 pub(crate) struct Named<'a> {
@@ -310,19 +311,43 @@ fn sum(segments: &[(Stamp, u64)]) -> u64 {
     segments.iter().fold(0, |sum, (_, element)| sum.wrapping_add(*element))
 }
 
+/// How many segments are in each bucket, least recent first. What two replicas lack of one another is mostly of late, so
+/// the latest buckets are the finest: from there on each four are twice the size of the four after them.
+fn bucket_sizes(segments: usize, grain: Grain) -> Vec<usize> {
+    let most = grain.buckets.max(1);
+    let mut finest = grain.bucket_segments.max(1);
+    loop {
+        let mut sizes = Vec::new();
+        let mut left = segments;
+        while left > 0 && sizes.len() < most {
+            let size = (finest << (sizes.len() / 4).min(COARSER_MAX)).min(left);
+            sizes.push(size);
+            left -= size;
+        }
+        if left == 0 {
+            sizes.reverse();
+            return sizes;
+        }
+        finest *= 2;
+    }
+}
+
 /// A donor's holder in short, in at most `buckets` buckets.
 pub(crate) fn outline(chains: &Chains, worker: &WorkerId, holder: (u64, &Placed), seed: u64, grain: Grain) -> Outline {
     let (name, placed) = holder;
     let segments = placed.segment_count();
-    let size = grain.bucket_segments.max(1).max(segments.div_ceil(grain.buckets.max(1)));
-    let mut buckets: Vec<(Stamp, u64)> = Vec::new();
-    for (nth, (stamp, place)) in placed.segments(None).enumerate() {
+    let mut sizes = bucket_sizes(segments, grain).into_iter();
+    let (mut left, mut buckets) = (0, Vec::<(Stamp, u64)>::new());
+    for (stamp, place) in placed.segments(None) {
         let element = element(chains, seed, stamp, place);
-        if nth % size == 0 {
-            buckets.push((stamp, element));
-        } else if let Some((end, sum)) = buckets.last_mut() {
-            (*end, *sum) = (stamp, sum.wrapping_add(element));
+        match buckets.last_mut() {
+            Some((end, sum)) if left > 0 => (*end, *sum) = (stamp, sum.wrapping_add(element)),
+            _ => {
+                buckets.push((stamp, element));
+                left = sizes.next().unwrap_or(usize::MAX);
+            }
         }
+        left -= 1;
     }
     Outline {
         worker: worker_name(worker),
@@ -331,67 +356,4 @@ pub(crate) fn outline(chains: &Chains, worker: &WorkerId, holder: (u64, &Placed)
         segments: u32::try_from(segments).unwrap_or(u32::MAX),
         buckets,
     }
-}
-
-/// Fingerprint of one segment.
-pub(crate) fn element(chains: &Chains, seed: u64, stamp: Stamp, place: Place) -> u64 {
-    let mut bytes = [0; 40];
-    bytes[..24].copy_from_slice(&stamp.to_bytes());
-    bytes[24..].copy_from_slice(&chains.tip(place).path.0.to_be_bytes());
-    xxh3_64_with_seed(&bytes, seed)
-}
-
-/// The bits by which a receiver names a segment it has.
-pub(crate) const fn member(element: u64) -> u64 {
-    element & MEMBER_BITS
-}
-
-/// The seed of a worker's fingerprints in a session.
-pub(crate) fn seed(incarnation: &Incarnation, salt: u64) -> u64 {
-    xxh3_64_with_seed(&incarnation_bytes(incarnation), salt)
-}
-
-/// Hash of an incarnation.
-pub(crate) fn incarnation_hash(incarnation: &Incarnation) -> u32 {
-    xxh3_64(&incarnation_bytes(incarnation)) as u32
-}
-
-/// Hash of a floor.
-pub(crate) fn floor_hash(floor: Floor) -> u64 {
-    let mut bytes = [0; 28];
-    bytes[..24].copy_from_slice(&floor.stamp.to_bytes());
-    bytes[24..].copy_from_slice(&floor.depth.to_be_bytes());
-    xxh3_64(&bytes)
-}
-
-/// Hash of a worker's name.
-pub(crate) fn worker_name(worker: &WorkerId) -> u32 {
-    xxh3_64(&worker_bytes(worker)) as u32
-}
-
-/// Hash of a holder's name.
-pub(crate) fn holder_name(worker: &WorkerId, key: &(Arc<Keyspace>, LaneId)) -> u64 {
-    xxh3_64(&holder_bytes(worker, &key.0, key.1))
-}
-
-fn whole(seed: u64, placed: &Placed) -> u64 {
-    xxh3_64_with_seed(&placed.digest().0.to_be_bytes(), seed)
-}
-
-fn worker_fingerprint(id: &WorkerId, worker: &Worker, salt: u64) -> u64 {
-    let mut bytes = worker.record.digest(id).0.to_be_bytes().to_vec();
-    for holder in worker.holders.values() {
-        let digest = holder.placed.digest();
-        if digest != Digest::default() {
-            bytes.extend_from_slice(&holder.name.to_be_bytes());
-            bytes.extend_from_slice(&digest.0.to_be_bytes());
-        }
-    }
-    xxh3_64_with_seed(&bytes, salt)
-}
-
-fn incarnation_bytes(incarnation: &Incarnation) -> Vec<u8> {
-    let mut bytes = incarnation.counter.to_be_bytes().to_vec();
-    bytes.extend_from_slice(incarnation.token.as_str().as_bytes());
-    bytes
 }

@@ -99,6 +99,12 @@ impl Session {
         let mut between = Some(between);
         let mut rest = ask;
         for _ in 0..self.manner.burst {
+            // A run the donor freed is one it did not send: its number may stand for another by now.
+            for change in donor.take_changes() {
+                if let Change::RunFreed { run } = change {
+                    self.sent.remove(&run);
+                }
+            }
             let request = Request {
                 salt: self.manner.salt,
                 holders: &rest.holders,
@@ -107,30 +113,25 @@ impl Session {
                 grain: self.manner.grain,
             };
             let answer = donor.answer(&request, self.manner.budget_bytes, &|run| self.sent.contains(&run));
+            let ends = answer.piece.ends.iter().filter(|end| donor.chains().is_end(**end));
+            self.sent.extend(ends.map(|end| end.run));
             if let Some(between) = between.take() {
                 between(donor, receiver);
             }
             let more = rest.advance(answer.piece.slice.next.as_ref(), &answer.outcome);
-            self.take(donor, receiver, answer);
+            self.take(receiver, answer);
             if !more {
                 break;
             }
         }
     }
 
-    fn take(&mut self, donor: &mut Replica, receiver: &mut Replica, answer: Answer) {
+    fn take(&mut self, receiver: &mut Replica, answer: Answer) {
         let slice = encode_slice(&answer.piece.slice);
         let outcome = encode_outcome(&answer.outcome);
         assert_eq!(decode_outcome(&outcome), Ok(answer.outcome.clone()));
         for chain in decode_chains(&encode_chains(&answer.piece.chains)).expect("our own bytes") {
             self.kept.push(receiver.learn(&chain).expect("short enough").expect("its base is known"));
-        }
-        let ends = answer.piece.ends.iter().filter(|end| donor.chains().is_end(**end));
-        self.sent.extend(ends.map(|end| end.run));
-        for change in donor.take_changes() {
-            if let Change::RunFreed { run } = change {
-                self.sent.remove(&run);
-            }
         }
         let slice_in = decode_slice(&slice).expect("our own bytes");
         let (_, fresh) = receiver.merge_counted(&slice_in).expect("its chains have just been learned");
