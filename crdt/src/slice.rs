@@ -23,8 +23,10 @@ use crate::change::{Place, RunId};
 use crate::id::{Incarnation, LifeId, WorkerId};
 use crate::keyspace::Keyspace;
 use crate::lane::LaneId;
+use crate::lives::LifeRecord;
 use crate::outline::{Grain, HolderAsk, Outcome, Outline, View, Window, outline, seed};
-use crate::replica::{LifeRecord, Replica};
+use crate::plant::{Plant, planted};
+use crate::replica::Replica;
 use crate::stamp::{Floor, Stamp};
 use crate::worker::{Worker, WorkerRecord};
 
@@ -217,7 +219,9 @@ impl Filling<'_> {
     }
 
     fn record(&mut self, id: &WorkerId, record: &WorkerRecord) {
-        self.piece.slice.workers.push((id.clone(), record.clone()));
+        let bare = planted(Plant::MetaDroppedInRepair);
+        let sent = if bare { WorkerRecord::new(record.incarnation.clone()) } else { record.clone() };
+        self.piece.slice.workers.push((id.clone(), sent));
         self.spend(worker_bytes(id, record));
     }
 
@@ -253,6 +257,9 @@ impl Filling<'_> {
             {
                 return true;
             }
+        }
+        if from.is_some() && planted(Plant::WalkSkipsHolders) {
+            return false;
         }
         let replica = self.replica;
         for (key, placed) in replica.holders_of(worker, from.map(|(key, _)| key)) {

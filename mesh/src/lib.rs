@@ -21,6 +21,9 @@ mod ownership;
 mod pace;
 mod peer;
 mod session;
+mod side;
 pub mod status;
 pub mod vector;
 mod wire;
+
+pub use wire::frame_kind;

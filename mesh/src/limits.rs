@@ -70,6 +70,13 @@ pub const READING_MS: u64 = 5_000;
 pub const NAME_SILENT_MS: u64 = 700;
 /// Clock tolerance, in milliseconds: what lies further ahead of the local clock is held back.
 pub const EPS_MS: u64 = 500;
+/// A life that nobody heard of for this long is closed, and when it comes back it begins anew; what was retired is
+/// forgotten after two of these. In milliseconds.
+pub const HORIZON_MS: u64 = 15 * 60_000;
+/// A life whose name goes on under a newer one is closed after so much silence, in milliseconds.
+pub const SUPERSEDED_MS: u64 = 5_000;
+/// Retired lives remembered at once; further ones stay closing until some are forgotten.
+pub const RETIRED_MAX: usize = 1_024;
 /// Ops received but not applied, per log and in all.
 pub const HELD_OPS_PER_LOG_MAX: usize = 8_192;
 /// Ops received but not applied, over all logs.
@@ -108,6 +115,8 @@ pub struct Knobs {
     pub log_age_ms: u64,
     /// Bytes after which a frame is closed: [`FRAME_BYTES_GOAL`].
     pub frame_bytes: usize,
+    /// Silence after which a life is closed, in milliseconds: [`HORIZON_MS`].
+    pub horizon_ms: u64,
     /// Segments in one bucket: [`BUCKET_SEGMENTS`].
     pub bucket_segments: usize,
     /// Buckets of one holder: [`BUCKETS_MAX`].
@@ -130,6 +139,7 @@ impl Knobs {
             log_bytes: self.log_bytes.min(most.log_bytes),
             log_age_ms: self.log_age_ms.min(most.log_age_ms),
             frame_bytes: self.frame_bytes.min(most.frame_bytes),
+            horizon_ms: self.horizon_ms.min(most.horizon_ms),
             bucket_segments: self.bucket_segments.clamp(1, most.bucket_segments),
             buckets: self.buckets.clamp(1, most.buckets),
             window_workers: self.window_workers.clamp(1, most.window_workers),
@@ -151,12 +161,13 @@ impl Default for Knobs {
             window_workers: WINDOW_WORKERS,
             permits: PERMITS_MAX,
             repair_bytes_per_s: REPAIR_BYTES_PER_S,
+            horizon_ms: HORIZON_MS,
         }
     }
 }
 
-/// The largest sequence number a frame may name: no log gets there, and sums with it cannot overflow.
-pub const SEQ_MAX: u64 = u64::MAX >> 1;
+/// The largest sequence number a frame may name: no log gets there, and a sum over every row of a frame cannot overflow.
+pub const SEQ_MAX: u64 = 1 << 52;
 
 const _: () = assert!(FRAME_BYTES_GOAL + 24 + 8 * (RUN_BLOCKS_MAX as usize) + OP_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(LIVES_MAX * 32 < FRAME_BYTES_GOAL);

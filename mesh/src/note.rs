@@ -152,6 +152,21 @@ pub enum Note {
         /// Whose ops were lost.
         lives: u32,
     },
+    /// A life is closed here: it left, its name goes on under a newer one, or nobody heard of it for the horizon (P7).
+    Closing {
+        /// Which.
+        life: LifeId,
+    },
+    /// A life is retired: its log and vector entry are gone.
+    Retired {
+        /// Which.
+        life: LifeId,
+    },
+    /// Retired lives are not remembered any more.
+    Forgot {
+        /// How many.
+        lives: u32,
+    },
     /// The node found itself alone and founded the mesh, or was the smallest of several joiners.
     Founded,
     /// The replica describes its vector exactly from now on.
@@ -226,6 +241,8 @@ pub enum AbortWhy {
     FutureStamp,
     /// A piece did not parse or did not resolve.
     Malformed,
+    /// The donor counts more of a life than it was retired with.
+    Outlived,
 }
 
 /// Where the local clock stands against the live members' median (P11).

@@ -2,7 +2,7 @@
 //!
 //! Not here: decisions. Kept after the link is gone, for status; bounded by the number of lives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use covey_crdt::digest::Digest;
 use covey_crdt::id::{GatewayName, LifeId};
@@ -45,6 +45,12 @@ pub(crate) struct Peer {
     pub(crate) known_version: u64,
     /// The version of the own vector that it has in full.
     pub(crate) acked_version: u64,
+    /// Ops it had received and not applied at its last exchange, as far as they follow what it had applied.
+    pub(crate) held: u64,
+    /// The lives it closed, as of the exchange that made `known` complete.
+    pub(crate) closed: BTreeSet<LifeId>,
+    /// The digest of the ends it knows.
+    pub(crate) ends: Option<Digest>,
     /// The last exchange's time.
     pub(crate) exchange_at: MonoTime,
     pub(crate) loads: PeerLoads,
@@ -80,6 +86,8 @@ impl Peer {
         self.admitted = false;
         self.slot = None;
         self.contact = None;
+        self.closed.clear();
+        self.ends = None;
         self.reading = None;
         self.loads = PeerLoads::default();
         self.load_sent = 0;

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use covey_crdt::id::LifeId;
+use covey_crdt::lives::Retirement;
+use covey_crdt::stamp::Stamp;
 use covey_crdt::walk::{Ask, Walk};
 
 use crate::input::MonoTime;
@@ -25,6 +27,9 @@ pub(crate) struct Session {
     pub(crate) whole: bool,
     /// The donor's vector when the walk began; adopted when all slices are in.
     pub(crate) start: Option<Vec<(LifeId, Head)>>,
+    /// The ends of lives that the donor knew then; taken with its vector (P9).
+    pub(crate) ends: Vec<(LifeId, Retirement)>,
+    pub(crate) forgotten: Stamp,
     /// Whether a slice was merged: from then on the replica is dirty (P4).
     pub(crate) merged: bool,
     pub(crate) asked: MonoTime,
@@ -180,8 +185,9 @@ mod tests {
 
     fn part(nth: u32, answer: u32, part: u32) -> SliceReply {
         let empty = serde_bytes::ByteBuf::new;
-        let (vector, target, slice, outcome) = (empty(), empty(), empty(), empty());
-        SliceReply { session: 1, nth, answer, part, vector, target, slice, outcome, more: true, dirty: false }
+        let (vector, target, ends, forgotten, slice, outcome) = (empty(), empty(), empty(), empty(), empty(), empty());
+        let (session, more, dirty) = (1, true, false);
+        SliceReply { session, nth, answer, part, vector, target, ends, forgotten, slice, outcome, more, dirty }
     }
 
     /// An ask that the network doubled is answered twice, and the donor may have changed in between: where one answer

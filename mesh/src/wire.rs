@@ -73,6 +73,13 @@ pub(crate) struct Exchange {
     pub feeds: Vec<FeedEntry>,
     /// Logs with ops received but held: rows of life and last contiguous sequence number, 24 bytes.
     pub held: ByteBuf,
+    /// Lives the sender closed (and the receiver's, if it is retired): 16-byte rows.
+    pub closed: ByteBuf,
+    /// Gateways, by name, on the sender's side, and the smallest life there (P10).
+    pub side: u32,
+    pub smallest: Id,
+    /// Digest of the ends of lives the sender knows, 16 bytes big-endian.
+    pub ends: ByteBuf,
 }
 
 /// A feed's vector entry (ruling R2).
@@ -165,8 +172,11 @@ pub(crate) struct SliceReply {
     pub part: u32,
     /// The donor's vector, at the start of a walk: 32-byte rows.
     pub vector: ByteBuf,
-    /// max(vector, the donor's own target), rows of life and sequence number, 24 bytes (P5).
+    /// max(vector, the donor's own target), rows of life and sequence number, 24 bytes (P5); retired lives included.
     pub target: ByteBuf,
+    /// With the first slice, the retired lives the donor knows, 48-byte rows (P9), and what is forgotten, 24 bytes.
+    pub ends: ByteBuf,
+    pub forgotten: ByteBuf,
     pub slice: ByteBuf,
     /// How far the questions about holders were answered, and outlines of holders to compare.
     pub outcome: ByteBuf,
@@ -198,7 +208,7 @@ pub(crate) struct Refused {
 }
 
 /// A 128-bit id as 16 big-endian bytes of `bin`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Id(#[serde(with = "serde_bytes")] pub [u8; 16]);
 
 impl From<LifeId> for Id {
@@ -237,6 +247,15 @@ impl Message {
         }
         envelope(body)
     }
+}
+
+/// What kind of message a frame claims to carry, by the name of its variant; for traces, nothing is decided by it.
+#[must_use]
+pub fn frame_kind(frame: &[u8]) -> Option<&str> {
+    // A version, a map of one entry, and its key as a short string.
+    let (length, rest) = frame.get(2..)?.strip_prefix(&[0x81])?.split_first()?;
+    let name = rest.get(..usize::from(length.checked_sub(0xa0)?))?;
+    std::str::from_utf8(name).ok()
 }
 
 fn envelope<T: DeserializeOwned>(body: &[u8]) -> Result<T, RefuseFrame> {

@@ -8,15 +8,21 @@
 //! Not here: anything a gateway needs to run. Nothing depends on this crate.
 
 pub mod client;
+pub mod conversation;
 pub mod demo;
+pub mod diff;
 pub mod engine;
+#[cfg(feature = "plants")]
+pub mod hunt;
 pub mod invariants;
 pub mod marks;
 pub mod network;
 pub mod oracle;
 pub mod plan;
 pub mod ring1;
+pub mod shrink;
 pub mod swarm;
+pub mod trace;
 pub mod traffic;
 pub mod worker;
 pub mod workload;

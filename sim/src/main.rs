@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use covey_sim::demo::{self, DemoArgs};
-use covey_sim::ring1::{self, RunArgs, SwarmArgs};
+use covey_sim::ring1::{self, DiffArgs, RunArgs, ShrinkArgs, SwarmArgs};
 use covey_sim::worker::{self, WorkerArgs};
 
 /// Tries Covey out: an engine model, workloads, and a demo with real processes
@@ -21,8 +21,12 @@ struct Cli {
 enum Command {
     /// Compare gateways with and without the mesh, with real processes on this machine
     Demo(Box<DemoArgs>),
-    /// Run one seed of the deterministic simulator and print its plan and what it came to
+    /// Compare two nodes of a simulated run at a moment: what differs, and why
+    Diff(DiffArgs),
+    /// Run one plan of the deterministic simulator and print what it came to, with traces if asked
     Run(RunArgs),
+    /// Make a plan that breaks an invariant smaller
+    Shrink(ShrinkArgs),
     /// Run many seeds of the deterministic simulator
     Swarm(SwarmArgs),
     /// Serve the engine model over HTTP, like a vLLM worker
@@ -35,8 +39,10 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(async {
         match command {
             Command::Demo(args) => demo::run(&args).await,
-            Command::Run(args) => ring1::one(&args),
-            Command::Swarm(args) => Ok(ring1::many(&args)),
+            Command::Diff(args) => ring1::diff(&args),
+            Command::Run(args) => ring1::run(&args),
+            Command::Shrink(args) => ring1::shrink(&args),
+            Command::Swarm(args) => ring1::swarm(&args),
             Command::Worker(args) => worker::run(&args).await.map(|()| ExitCode::SUCCESS),
         }
     });

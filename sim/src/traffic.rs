@@ -2,6 +2,7 @@
 //!
 //! Not here: token-level workloads for real processes (`workload`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use covey_crdt::hash::BlockHash;
@@ -10,6 +11,7 @@ use covey_crdt::keyspace::{HashKeyId, Keyspace, Unit};
 use covey_mesh::input::Load;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::conversation::Conversations;
 use crate::plan::{Plan, Stream};
 
 /// One accepted request.
@@ -17,12 +19,12 @@ use crate::plan::{Plan, Stream};
 pub struct Request {
     /// Which gateway sent it.
     pub node: usize,
-    /// Which worker accepted it.
-    pub worker: WorkerId,
+    /// The number of the worker that accepted it.
+    pub worker: usize,
     /// The space of its blocks.
     pub keyspace: Arc<Keyspace>,
     /// Its blocks.
-    pub chain: Vec<BlockHash>,
+    pub chain: Arc<[BlockHash]>,
 }
 
 /// Draws requests.
@@ -37,6 +39,11 @@ pub struct Traffic {
     mask: u64,
     keyspaces: [Arc<Keyspace>; 2],
     seed: u64,
+    ids: Vec<WorkerId>,
+    /// Every session's chain, as deep as it may get, once it was drawn.
+    chains: BTreeMap<u64, Arc<[BlockHash]>>,
+    loads: Stream,
+    conversations: Option<Conversations>,
 }
 
 impl Traffic {
@@ -57,7 +64,19 @@ impl Traffic {
             mask: if plan.hash_bits == 64 { u64::MAX } else { (1 << plan.hash_bits) - 1 },
             keyspaces: [keyspace("large"), keyspace("small")],
             seed: plan.seed,
+            ids: (0..plan.workers)
+                .map(|nth| WorkerId::new(&format!("worker-{nth}"), 0).expect("a good name"))
+                .collect(),
+            chains: BTreeMap::new(),
+            loads: Stream::new(plan.seed, "loads"),
+            conversations: Conversations::of(plan),
         }
+    }
+
+    /// As [`Self::new`], for lookups: drawn apart from the requests.
+    #[must_use]
+    pub fn asks(plan: &Plan) -> Self {
+        Self { draw: Stream::new(plan.seed, "asks"), ..Self::new(plan) }
     }
 
     /// Microseconds until the next request: exponential.
@@ -67,14 +86,27 @@ impl Traffic {
 
     /// The next request.
     pub fn request(&mut self) -> Request {
+        if let Some(conversations) = &mut self.conversations {
+            let (worker, chain) = conversations.turn();
+            let node = self.draw.below(self.nodes) as usize;
+            return Request { node, worker, keyspace: Arc::clone(&self.keyspaces[0]), chain: chain.into() };
+        }
         let session = self.draw.below(self.sessions);
         let depth = self.draw.between(1, self.depth_max);
         let keyspace = Arc::clone(&self.keyspaces[usize::from(self.draw.chance(0.15))]);
         let node = self.draw.below(self.nodes) as usize;
         let worker = self.draw.below(self.workers) as usize;
-        let worker = self.worker(worker);
-        let chain = (0..depth).map(|at| self.block(session, at)).collect();
+        let chain = Arc::from(&self.session(session)[..depth as usize]);
         Request { node, worker, keyspace, chain }
+    }
+
+    fn session(&mut self, session: u64) -> Arc<[BlockHash]> {
+        if let Some(chain) = self.chains.get(&session) {
+            return Arc::clone(chain);
+        }
+        let chain: Arc<[BlockHash]> = (0..self.depth_max).map(|at| self.block(session, at)).collect();
+        self.chains.insert(session, Arc::clone(&chain));
+        chain
     }
 
     /// Session `s` shares a part of its chain with session `s / 2`, at whatever offset that ends.
@@ -91,7 +123,7 @@ impl Traffic {
     /// The id of worker number `nth`.
     #[must_use]
     pub fn worker(&self, nth: usize) -> WorkerId {
-        WorkerId::new(&format!("worker-{nth}"), 0).expect("a good name")
+        self.ids[nth].clone()
     }
 
     /// The token of an engine's `restart`th life: its order says nothing.
@@ -103,8 +135,8 @@ impl Traffic {
 
     /// A gateway's load on some worker.
     pub fn load(&mut self) -> (WorkerId, Load) {
-        let worker = self.draw.below(self.workers) as usize;
-        let load = Load { requests: self.draw.below(4) as u32, queued_tokens: self.draw.below(3) * 1_000 };
+        let worker = self.loads.index(self.ids.len());
+        let load = Load { requests: self.loads.below(4) as u32, queued_tokens: self.loads.below(3) * 1_000 };
         (self.worker(worker), load)
     }
 }

@@ -18,6 +18,7 @@ use crate::outline::{
     Has, HolderAsk, Named, Outcome, element, floor_hash, incarnation_hash, member, seed, worker_name,
 };
 use crate::placed::Placed;
+use crate::plant::{Plant, planted};
 use crate::slice::HolderSlice;
 use crate::stamp::{Floor, Stamp};
 use crate::worker::WorkerRecord;
@@ -119,7 +120,7 @@ impl Filling<'_> {
             worker: worker.clone(),
             keyspace: Arc::clone(&key.0),
             incarnation: record.incarnation.clone(),
-            floor: placed.floor(),
+            floor: if planted(Plant::FloorDroppedInRepair) { Floor::LOWEST } else { placed.floor() },
             segments: Vec::new(),
         });
         self.piece.slice.holders.len() - 1

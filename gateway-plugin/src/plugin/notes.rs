@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use covey_mesh::note::{AbortWhy, Drop, Note, Refusal, RepairCost, RepairWhy};
 
 /// Every kind, in the order of the counters.
-const KINDS: [(&str, &str); 51] = [
+const KINDS: [(&str, &str); 55] = [
     ("applied", ""),
     ("duplicate_ops", ""),
     ("dropped", "clock"),
@@ -45,8 +45,12 @@ const KINDS: [(&str, &str); 51] = [
     ("repair_aborted", "refused"),
     ("repair_aborted", "future_stamp"),
     ("repair_aborted", "malformed"),
+    ("repair_aborted", "outlived"),
     ("digest_mismatch", ""),
     ("restated", ""),
+    ("closing", ""),
+    ("retired", ""),
+    ("forgotten_lives", ""),
     ("founded", ""),
     ("clean", ""),
     ("dirty", ""),
@@ -145,6 +149,9 @@ impl Notes {
             Note::Wanted => self.add("wanted", "", 1),
             Note::DigestMismatch { .. } => self.add("digest_mismatch", "", 1),
             Note::Restated { .. } => self.add("restated", "", 1),
+            Note::Closing { .. } => self.add("closing", "", 1),
+            Note::Retired { .. } => self.add("retired", "", 1),
+            Note::Forgot { lives } => self.add("forgotten_lives", "", u64::from(*lives)),
             Note::Founded => self.add("founded", "", 1),
             Note::Clean => self.add("clean", "", 1),
             Note::Dirty => self.add("dirty", "", 1),
@@ -215,6 +222,7 @@ fn abort_why(why: AbortWhy) -> &'static str {
         AbortWhy::Refused => "refused",
         AbortWhy::FutureStamp => "future_stamp",
         AbortWhy::Malformed => "malformed",
+        AbortWhy::Outlived => "outlived",
     }
 }
 
@@ -237,8 +245,14 @@ mod tests {
             Refusal::NameTaken { name: name.clone(), holder: life },
             Refusal::LivesFull { lives: 256 },
         ];
-        let aborts =
-            [AbortWhy::Timeout, AbortWhy::LinkDown, AbortWhy::Refused, AbortWhy::FutureStamp, AbortWhy::Malformed];
+        let aborts = [
+            AbortWhy::Timeout,
+            AbortWhy::LinkDown,
+            AbortWhy::Refused,
+            AbortWhy::FutureStamp,
+            AbortWhy::Malformed,
+            AbortWhy::Outlived,
+        ];
         let repairs = [RepairWhy::Bootstrap, RepairWhy::Trimmed, RepairWhy::Mismatch, RepairWhy::Unresolved];
         let drops = [Drop::Clock, Drop::Incarnation, Drop::Bound, Drop::UnknownWorker];
         let cost = RepairCost {
@@ -265,6 +279,9 @@ mod tests {
             Note::RepairRefused { donor, retry_after_ms: 300 },
             Note::DigestMismatch { peer },
             Note::Restated { lives: 1 },
+            Note::Closing { life: LifeId(1) },
+            Note::Retired { life: LifeId(1) },
+            Note::Forgot { lives: 2 },
             Note::Founded,
             Note::Clean,
             Note::Dirty,

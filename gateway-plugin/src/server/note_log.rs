@@ -111,7 +111,9 @@ fn line(note: &Note) -> Option<(Level, String)> {
             let (new, all, pieces) = (cost.segments_new, cost.segments, cost.pieces);
             (
                 Level::Info,
-                format!("repair from life {donor} is done: {new} of {all} segments new, {bytes} bytes, {pieces} pieces"),
+                format!(
+                    "repair from life {donor} is done: {new} of {all} segments new, {bytes} bytes, {pieces} pieces"
+                ),
             )
         }
         Note::RepairRefused { donor, retry_after_ms } => {
@@ -125,6 +127,11 @@ fn line(note: &Note) -> Option<(Level, String)> {
             Level::Warn,
             format!("ops of {lives} gateways were lost with them; published what was left of their effects"),
         ),
+        Note::Closing { life } => {
+            (Level::Info, format!("life {life} is closed: it left or was not heard of for too long"))
+        }
+        Note::Retired { life } => (Level::Info, format!("life {life} is retired: its log is over")),
+        Note::Forgot { lives } => (Level::Debug, format!("{lives} retired lives are forgotten")),
         Note::Founded => (Level::Info, "no other gateway in sight: founding the mesh".to_owned()),
         Note::Clean => (Level::Info, "the replica is clean".to_owned()),
         Note::Dirty => (Level::Debug, "the replica is dirty: catching up".to_owned()),

@@ -6,6 +6,7 @@
 use covey_crdt::codec::{DecodeError, decode_cursor, decode_holder_asks, decode_window, encode_outcome, encode_slice};
 use covey_crdt::id::LifeId;
 use covey_crdt::outline::{Grain, Window};
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::slice::{Cursor, Piece, Request};
 use covey_crdt::walk::Ask;
 use serde_bytes::ByteBuf;
@@ -15,7 +16,7 @@ use crate::limits::{BURST_SLICES, PERMIT_IDLE_MS, PERMIT_RETRY_MS};
 use crate::output::Class;
 use crate::session::Admission;
 use crate::status::Phase;
-use crate::vector::write_seqs;
+use crate::vector::{write_ends, write_seqs, write_stamp};
 use crate::wire::{Message, SliceAsk, SliceRefused, SliceReply};
 
 fn read_question(ask: &SliceAsk) -> Result<Ask, DecodeError> {
@@ -86,13 +87,17 @@ impl Node {
         let more = question.advance(answer.piece.slice.next.as_ref(), &answer.outcome) && part + 1 < BURST_SLICES;
         let slice = encode_slice(&answer.piece.slice);
         let content_bytes = self.send_piece_content(to, slot, answer.piece);
+        let tells = first && !planted(Plant::RetiredUntold);
+        let vector = if first || planted(Plant::AdoptsVEnd) { self.vector.rows() } else { Vec::new() };
         let reply = SliceReply {
             session: ask.session,
             nth: ask.nth,
             answer: number,
             part,
-            vector: ByteBuf::from(if first { self.vector.rows() } else { Vec::new() }),
+            vector: ByteBuf::from(vector),
             target: ByteBuf::from(self.donor_target()),
+            ends: ByteBuf::from(if tells { write_ends(self.replica.retired()) } else { Vec::new() }),
+            forgotten: ByteBuf::from(if first { write_stamp(self.replica.forgotten()) } else { Vec::new() }),
             slice: ByteBuf::from(slice),
             outcome: ByteBuf::from(encode_outcome(&answer.outcome)),
             more,
@@ -126,6 +131,8 @@ impl Node {
     fn donor_target(&self) -> Vec<u8> {
         let targets = self.targets.iter().map(|(life, seq)| (*life, (*seq).max(self.vector.head(*life).seq)));
         let own = self.vector.lives().filter(|(life, _)| !self.targets.contains_key(life));
-        write_seqs(targets.chain(own.map(|(life, head)| (life, head.seq))))
+        let targets = targets.filter(|_| !planted(Plant::PieceWithoutTarget));
+        let own = own.map(|(life, head)| (life, head.seq));
+        write_seqs(targets.chain(own).chain(self.retired_seqs()))
     }
 }

@@ -3,6 +3,7 @@
 //! Not here: whether a linked peer is talked to (`exchange`).
 
 use covey_crdt::id::LifeId;
+use covey_crdt::plant::{Plant, planted};
 
 use super::Node;
 use crate::input::{Link, Load, Member};
@@ -61,6 +62,9 @@ impl Node {
 
     /// The life's load registers do not count any more.
     pub(super) fn hush(&mut self, life: LifeId) {
+        if planted(Plant::DeadLoadsCount) {
+            return;
+        }
         let Some(peer) = self.peers.get(&life) else { return };
         for (worker, _) in peer.loads.all() {
             let (worker, load) = (worker.clone(), Load::default());

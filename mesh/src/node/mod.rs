@@ -2,7 +2,8 @@
 //!
 //! Here: the node's state, its contract, and dispatch. Each concern is a file beside this one: `local` (what the gateway
 //! tells it), `links` (who can be reached), `exchange` (vectors, admission, clocks), `ops` (logs), `pull` (gaps and
-//! missing content), `repair` (sessions, dirtiness, joining), `donate` (their other side), `house` (timers, retention, expiry), `status`.
+//! missing content), `repair` (sessions, dirtiness, joining), `donate` (their other side), `retire` (how lives end),
+//! `house` (timers, retention, expiry), `status`.
 //!
 //! Not here: sockets, threads, clocks, logging. Upholds I1, I4, I9, I10 on top of the lattice.
 
@@ -14,6 +15,7 @@ mod local;
 mod ops;
 mod pull;
 mod repair;
+mod retire;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use covey_crdt::change::{Change, Place};
 use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 use covey_crdt::keyspace::HashKeyId;
 use covey_crdt::op::Op;
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::replica::Replica;
 use covey_crdt::stamp::{Hlc, Stamp, WallMs};
 use rand_chacha::ChaCha8Rng;
@@ -44,6 +47,7 @@ use crate::session::{Permits, Session};
 use crate::status::Phase;
 use crate::vector::Vector;
 use crate::wire::{Message, RefuseFrame};
+use retire::Ends;
 
 /// What a node is told once.
 #[derive(Clone, Debug)]
@@ -99,6 +103,7 @@ pub struct Node {
     session: Option<Session>,
     permits: Permits,
     budget: Budget,
+    ends: Ends,
     was_clean: bool,
     /// The last own op that was pushed.
     pushed: u64,
@@ -146,6 +151,7 @@ impl Node {
             session: None,
             permits: Permits::default(),
             budget: Budget::new(now),
+            ends: Ends::default(),
             was_clean: false,
             pushed: 0,
             push_at: None,
@@ -256,7 +262,7 @@ impl Node {
         let stepped_back = wall.0 + 2 < self.wall.0.saturating_add(mono_ms);
         self.now = self.now.max(now);
         self.wall = wall;
-        if stepped_back && self.hlc.ms() > wall.0 + EPS_MS / 2 {
+        if stepped_back && !planted(Plant::StepBackIgnored) && self.hlc.ms() > wall.0 + EPS_MS / 2 {
             self.reborn(Rebirth::ClockStepped);
         }
         self.judge_clock();

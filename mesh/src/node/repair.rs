@@ -16,8 +16,9 @@ use covey_crdt::codec::{decode_outcome, decode_slice, encode_cursor, encode_hold
 use covey_crdt::id::LifeId;
 use covey_crdt::op::Op;
 use covey_crdt::outline::{Outcome, Room, Window};
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::slice::{Cursor, Slice};
-use covey_crdt::stamp::Floor;
+use covey_crdt::stamp::{Floor, Stamp};
 use covey_crdt::walk::{AskSizes, Walk};
 use rand_chacha::rand_core::Rng;
 use serde_bytes::ByteBuf;
@@ -31,7 +32,7 @@ use crate::output::{Class, Rebirth};
 use crate::peer::Peer;
 use crate::session::{Question, Session};
 use crate::status::Phase;
-use crate::vector::{Head, read_rows, read_seqs};
+use crate::vector::{Head, read_ends, read_rows, read_seqs, read_stamp};
 use crate::wire::{Message, SliceAsk, SliceEnd, SliceRefused, SliceReply};
 
 /// Bytes of state in one restating op.
@@ -65,6 +66,8 @@ impl Node {
             question: Question::default(),
             whole: false,
             start: None,
+            ends: Vec::new(),
+            forgotten: Stamp::ZERO,
             merged: false,
             asked: self.now,
             progress: self.now,
@@ -120,16 +123,23 @@ impl Node {
     fn take_part(&mut self, from: LifeId, reply: &SliceReply) {
         let Some(session) = &self.session else { return };
         let whole = session.whole;
-        let (Ok(slice), Some(vector), Some(target), Ok(outcome)) = (
+        let (Ok(slice), Some(vector), Some(target), Some(ends), Some(forgotten), Ok(outcome)) = (
             decode_slice(&reply.slice),
             read_rows(&reply.vector),
             read_seqs(&reply.target),
+            read_ends(&reply.ends),
+            read_stamp(&reply.forgotten),
             decode_outcome(&reply.outcome),
         ) else {
             self.abort_session(AbortWhy::Malformed);
             return self.malformed(from, 0);
         };
-        if slice.newest().is_some_and(|stamp| self.is_future(stamp)) {
+        // What counts more of a life than it was retired with must not spread.
+        if self.outlives(target.iter().copied()) {
+            return self.abort_session(AbortWhy::Outlived);
+        }
+        let future = slice.newest().is_some_and(|stamp| self.is_future(stamp));
+        if future && !planted(Plant::FutureSliceAccepted) {
             return self.abort_session(AbortWhy::FutureStamp);
         }
         if vector.iter().any(|(life, head)| *life == self.life && head.seq > self.vector.head(self.life).seq) {
@@ -148,19 +158,24 @@ impl Node {
             session.cost.segments_new += u64::from(fresh);
         }
         self.hlc = self.hlc.max(slice.newest().map_or(self.hlc, |stamp| stamp.hlc));
+        if let Some(session) = self.session.as_mut().filter(|session| session.start.is_none()) {
+            session.ends = ends;
+            session.forgotten = forgotten;
+        }
         self.merged(reply, &slice, vector, target);
         self.go_on(from, reply.more, &slice, outcome);
     }
 
     fn merged(&mut self, reply: &SliceReply, slice: &Slice, vector: Vec<(LifeId, Head)>, target: Vec<(LifeId, u64)>) {
-        for (life, seq) in target {
+        let too_late = planted(Plant::DirtyAtSessionEnd) && (reply.more || slice.next.is_some());
+        for (life, seq) in target.into_iter().filter(|_| !too_late) {
             let most = self.targets.entry(life).or_default();
             *most = (*most).max(seq);
         }
         self.target_progress = self.now;
         let now = self.now;
         let Some(session) = &mut self.session else { return };
-        session.merged = true;
+        session.merged = !too_late;
         session.progress = now;
         session.asked = now;
         let segments = slice.holders.iter().map(|holder| holder.segments.len()).sum::<usize>();
@@ -170,6 +185,9 @@ impl Node {
         cost.segments += segments as u64;
         cost.slice_bytes += (reply.slice.len() + reply.target.len() + reply.vector.len()) as u64;
         cost.summary_bytes += reply.outcome.len() as u64;
+        if planted(Plant::AdoptsVEnd) {
+            session.start = None;
+        }
         session.start.get_or_insert(vector);
         session.whole = false;
         session.question.merged(reply);
@@ -191,8 +209,14 @@ impl Node {
 
     fn finish_session(&mut self) {
         let Some(session) = self.session.take() else { return };
+        self.take_ends(&session.ends, session.forgotten);
+        if self.over {
+            return;
+        }
         for (life, head) in session.start.unwrap_or_default() {
-            if life != self.life && head.seq > self.vector.head(life).seq {
+            let retired = self.replica.retired().contains_key(&life);
+            let further = head.seq > self.vector.head(life).seq || planted(Plant::VectorJumpsBack);
+            if life != self.life && !retired && further {
                 self.jump(life, head);
             }
         }
@@ -221,8 +245,11 @@ impl Node {
 
     /// Drops the targets that the vector has reached.
     pub(super) fn meet_targets(&mut self) {
-        let vector = &self.vector;
-        self.targets.retain(|life, seq| vector.head(*life).seq < *seq);
+        let (vector, retired) = (&self.vector, self.replica.retired());
+        self.targets.retain(|life, seq| {
+            let end = retired.get(life).map_or(0, |end| end.last);
+            vector.head(*life).seq.max(end) < *seq
+        });
     }
 
     /// A busy donor says when to come back. Until anything was merged another one may do as well; afterwards only this one
@@ -264,6 +291,9 @@ impl Node {
 
     pub(super) fn abort_session(&mut self, why: AbortWhy) {
         let Some(session) = self.session.take() else { return };
+        if planted(Plant::AbortForgetsTargets) {
+            self.targets.clear();
+        }
         let until = self.now.plus_ms(SHUN_MS);
         if let Some(peer) = self.peers.get_mut(&session.donor) {
             peer.shunned_until = Some(until);
@@ -344,7 +374,7 @@ impl Node {
     /// clock is no reason, and while the clock is ahead nothing is published.
     pub(super) fn watch_stuck(&mut self) {
         let waits = self.phase() != Phase::Dirty || self.session.is_some() || self.clock == ClockState::Ahead;
-        if waits || self.left || self.now.since_ms(self.target_progress) < STUCK_MS {
+        if waits || planted(Plant::NeverRestates) || self.left || self.now.since_ms(self.target_progress) < STUCK_MS {
             return;
         }
         if !self.targets.keys().any(|life| self.logs.get(life).is_some_and(|log| log.ahead)) {
@@ -360,9 +390,12 @@ impl Node {
             lives && !lost.contains(&life)
         };
         let mut cursor = Some(Cursor::Start);
-        let mut slices = Vec::new();
+        let (mut slices, mut named) = (Vec::new(), Vec::new());
         while let Some(from) = cursor {
-            let mut slice = self.replica.piece(&from, RESTATE_BYTES, &|_| true).slice;
+            let piece = self.replica.piece(&from, RESTATE_BYTES, &|_| true);
+            // A tip that a cut left inside a run has no name here yet.
+            named.extend(piece.chains.iter().filter_map(|chain| self.replica.learn(chain).ok().flatten()));
+            let mut slice = piece.slice;
             cursor = slice.next.take();
             for holder in &mut slice.holders {
                 holder.segments.retain(|(stamp, _)| !counted(stamp.life));
@@ -376,6 +409,7 @@ impl Node {
         for slice in slices {
             self.publish(Op::Restated(Box::new(slice)));
         }
+        named.into_iter().for_each(|place| self.replica.release(place));
         self.targets.clear();
     }
 }

@@ -17,3 +17,30 @@ pub(super) fn check(view: &View, oracle: &Oracle) -> Vec<Violation> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::made;
+
+    #[test]
+    fn a_hole_and_a_stamp_that_rises_with_depth_are_found() {
+        let made = made::lone();
+        let sound = made.view("gw-0");
+        assert_eq!(check(&sound, &made.oracle), []);
+        let at = |view: &View, depth: u32| {
+            let blocks = &view.state.coverage.values().next().expect("a holder").1;
+            let newest = blocks.values().map(|(stamp, _)| *stamp).max().expect("blocks");
+            let found = blocks.iter().find(|(_, (stamp, other))| *other == depth && *stamp < newest);
+            (*found.expect("the older chain is deeper").0, newest)
+        };
+        let mut hole = sound.clone();
+        let (second, newest) = at(&hole, 2);
+        hole.state.coverage.values_mut().for_each(|(_, blocks)| _ = blocks.remove(&second));
+        assert_eq!(check(&hole, &made.oracle).len(), 1);
+        let mut rising = sound.clone();
+        let (third, _) = at(&rising, 3);
+        rising.state.coverage.values_mut().for_each(|(_, blocks)| blocks.get_mut(&third).expect("there").0 = newest);
+        assert_eq!(check(&rising, &made.oracle).len(), 1, "deeper and yet newer");
+    }
+}

@@ -24,7 +24,8 @@ impl Marks {
         let mut found = Vec::new();
         let mut wrong = |what: String| found.push(Violation::new("I4", format!("{name}: {what}")));
         for (life, seq) in &self.vector {
-            if node.vector().head(*life).seq < *seq {
+            let known = node.replica().lives().contains_key(life);
+            if node.vector().head(*life).seq < *seq && (known || node.vector().head(*life).seq > 0) {
                 wrong(format!("the vector of {life:?} went back from {seq}"));
             }
         }
@@ -66,5 +67,45 @@ const fn grows(before: Option<u64>, after: Option<u64>) -> bool {
         (Some(before), Some(after)) => after > before,
         (Some(_), None) => true,
         (None, _) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::made;
+
+    /// What is said about a node that was as `before` and is as `after`, one after the other under one name.
+    fn between(before: &Node, after: &Node) -> String {
+        let mut marks = Marks::default();
+        assert_eq!(marks.advance("gw-0", before), []);
+        let found = marks.advance("gw-0", after);
+        assert!(found.iter().all(|violation| violation.invariant == "I4"));
+        found.into_iter().map(|violation| violation.what + "; ").collect()
+    }
+
+    #[test]
+    fn growth_is_no_violation() {
+        let mut made = made::lone();
+        let before = made.node.clone();
+        made.probe(0, "boot", 256);
+        made.place(1, 5, 2);
+        made.probe(1, "reboot", 64_000);
+        assert_eq!(between(&before, &made.node), "");
+    }
+
+    #[test]
+    fn everything_that_goes_back_is_found() {
+        let mut made = made::lone();
+        let early = made.node.clone();
+        made.probe(0, "boot", 256);
+        let shrunk = made.node.clone();
+        let said = between(&shrunk, &early);
+        assert!(
+            said.contains("vector of") && said.contains("capacity of worker-0") && said.contains("floor of worker-0")
+        );
+        made.probe(0, "reboot", 256);
+        assert!(between(&made.node, &shrunk).contains("incarnation of worker-0 went back"));
+        assert!(between(&early, &made::empty(1).node).contains("worker-0 was forgotten"));
     }
 }

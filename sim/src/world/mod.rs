@@ -1,69 +1,66 @@
 //! The simulated cluster: real nodes, virtual time, one event at a time.
 //!
-//! Ties in time are broken by a seeded rank, not by insertion, so that nothing comes to depend on order. Faults last
-//! until `faults_ms`; then all is mended and the cluster must converge within [`CONVERGE_MS`] (I10).
+//! A run has four phases: faults, until `faults_ms`; the calm in which all but a minority is mended; convergence, within
+//! a bound that depends on the plan (I10, `bound`); and quiet, in which the cluster must stay converged and send no more
+//! than its heartbeat.
 //!
 //! Not here: what a plan is (`plan`), what is checked (`invariants`), the drawing of requests (`traffic`).
 
+mod bound;
+mod calm;
 mod checks;
+mod clock;
+mod event;
 mod faults;
+mod frames;
+mod gauges;
+mod links;
+mod lives;
+mod open;
+mod queue;
 mod requests;
+mod rules;
+mod slot;
+mod traced;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
-use covey_crdt::id::{GatewayName, Incarnation, LifeId, Token, WorkerId};
-use covey_crdt::keyspace::HashKeyId;
+use covey_crdt::id::{GatewayName, LifeId};
 use covey_crdt::stamp::WallMs;
-use covey_mesh::input::{Input, Link, Load, Local, Member, MonoTime};
-use covey_mesh::node::{Node, NodeConfig};
+use covey_mesh::input::{Input, MonoTime};
 use covey_mesh::note::Note;
-use covey_mesh::output::Output;
+use covey_mesh::output::{Output, Rebirth};
 use covey_mesh::status::Phase;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::invariants::{self, Marks, Violation};
-use crate::network::Network;
+use crate::invariants::{self, Violation};
+use crate::marks;
+use crate::network::{Arrival, Network};
 use crate::oracle::Oracle;
 use crate::plan::{Plan, Stream};
+use crate::trace::Tracer;
 use crate::traffic::Traffic;
+use clock::Clock;
+use event::{Event, Next};
+use gauges::Gauges;
+use queue::Queue;
+use rules::Before;
+use slot::Slot;
 
-/// Once faults stop, live replicas are clean and equal within this, in milliseconds (I10): a redial, a clock reading, a
-/// repair session, once more after giving up (P6).
-pub const CONVERGE_MS: u64 = 20_000;
-/// Virtual wall time at the start, milliseconds since the Unix epoch.
-const EPOCH_MS: u64 = 1_764_000_000_000;
+pub use bound::CONVERGE_MS;
+
 /// Node processes start within this of one another, in milliseconds.
 const START_MS: u64 = 300;
 
-#[derive(Clone, Debug)]
-enum Event {
-    Deliver { from: LifeId, to: usize, life: LifeId, bytes: Bytes },
-    Timer { node: usize },
-    Start { node: usize },
-    Dial { one: usize, other: usize },
-    LinkDead { one: usize, other: usize },
-    PeerGone { node: usize, life: LifeId },
-    Member { node: usize, member: Member },
-    Fault { nth: usize },
-    Request,
-    Probe { node: usize },
-    Answer { node: usize, life: LifeId, worker: usize, started_at: Incarnation, token: Token, capacity_tokens: u64 },
-    Load { node: usize },
-    Check { heavy: bool },
-    Calm,
-}
-
-struct Slot {
-    name: GatewayName,
-    node: Option<Node>,
-    lives: u64,
-    mono_zero_us: u64,
-    offset_ms: i64,
-    timer_us: Option<u64>,
-    marks: Marks,
-    own_loads: BTreeMap<WorkerId, Load>,
-    seen_loads: BTreeMap<(LifeId, WorkerId), Load>,
+/// How a run is watched. Nothing here changes what happens in it.
+#[derive(Default)]
+pub struct Watch {
+    /// Hears of every event.
+    pub tracer: Option<Box<dyn Tracer>>,
+    /// Leaves the dear checks out while faults last, and the read indexes: for loads whose states are too large to look
+    /// at again and again.
+    pub is_light: bool,
+    /// Leaves out what comes after this time, in virtual microseconds.
+    pub until_us: Option<u64>,
 }
 
 /// What a run came to.
@@ -77,177 +74,237 @@ pub struct Outcome {
     pub events: u64,
     /// Ops published.
     pub ops: u64,
-    /// Frames and their bytes.
+    /// Frames sent.
     pub frames: u64,
     /// Bytes of all frames.
     pub bytes: u64,
     /// Virtual milliseconds from the end of faults until all replicas were clean and equal.
     pub converged_ms: Option<u64>,
-    /// How often each kind of note was seen: which paths the run really took.
+    /// Within how many it had to be.
+    pub bound_ms: u64,
+    /// Frames and bytes sent from the end of faults until then.
+    pub converge_sent: (u64, u64),
+    /// How often each mark was left: which paths the run really took.
     pub marks: BTreeMap<&'static str, u64>,
+    /// Virtual microseconds at which the run ended.
+    pub ended_us: u64,
+}
+
+/// Draws of one concern each, so that leaving one out does not shift the others.
+struct Draws {
+    starts: Stream,
+    dials: Stream,
+    deaths: Stream,
+    members: Stream,
+    probes: Stream,
+    loads: Stream,
+    faults: Stream,
+    looks: Stream,
+    refusals: Stream,
+}
+
+impl Draws {
+    fn new(seed: u64) -> Self {
+        let stream = |concern: &str| Stream::new(seed, concern);
+        Self {
+            starts: stream("starts"),
+            dials: stream("dials"),
+            deaths: stream("deaths"),
+            members: stream("membership"),
+            probes: stream("probing"),
+            loads: stream("loading"),
+            faults: stream("faulting"),
+            looks: stream("looks"),
+            refusals: stream("refusals"),
+        }
+    }
+}
+
+/// An engine behind a worker's address.
+#[derive(Clone, Debug)]
+struct Engine {
+    /// The numbers of the tokens it had, in order; the last is its own.
+    tokens: Vec<u64>,
+    capacity_tokens: u64,
+    /// Whether two engines answer at the moment, and whether they ever did.
+    flaps: bool,
+    flapped: bool,
+    /// Whether discovery does not list it at the moment, and whether it ever did not.
+    removed: bool,
+    was_removed: bool,
 }
 
 /// A run in progress.
 pub struct World {
     plan: Plan,
     now_us: u64,
-    queue: BTreeMap<(u64, u64, u64), Event>,
-    queued: u64,
+    /// What will happen, and the event in which it was decided.
+    queue: Queue<(u64, Event)>,
     slots: Vec<Slot>,
+    /// The life that runs in each slot.
+    who: Vec<Option<LifeId>>,
     network: Network,
     oracle: Oracle,
     traffic: Traffic,
-    ties: Stream,
-    times: Stream,
+    draws: Draws,
     /// Nodes that have not learned yet that their connection with a life is gone.
     ghosts: BTreeSet<(usize, LifeId)>,
-    tokens: Vec<u64>,
-    capacities: Vec<u64>,
+    engines: Vec<Engine>,
     calm: bool,
+    /// When it converged, when it was last seen so, in microseconds.
+    quiet: Option<calm::Quiet>,
+    arrivals: Vec<Arrival>,
+    copies_left: u32,
+    over: bool,
     outcome: Outcome,
+    watch: Watch,
+    gauges: Gauges,
+    /// What nodes noted during the present event, for the tracer.
+    noted: Vec<(usize, String)>,
 }
 
-/// Carries a plan out.
+/// Carries a plan out. A panic of the core is a violation like any other.
 #[must_use]
 pub fn run(plan: &Plan) -> Outcome {
-    let mut world = World::new(plan.clone());
-    while world.step() {}
-    world.outcome.ops = world.oracle.published();
-    world.outcome
+    let mut world = World::new(plan.clone(), Watch::default());
+    world.run_out();
+    world.finish().0
 }
 
 impl World {
-    fn new(plan: Plan) -> Self {
+    /// The cluster at the start of a plan.
+    #[must_use]
+    pub fn new(plan: Plan, watch: Watch) -> Self {
         let seed = plan.seed;
+        let engine = Engine {
+            tokens: vec![0],
+            capacity_tokens: plan.capacity_tokens,
+            flaps: false,
+            flapped: false,
+            removed: false,
+            was_removed: false,
+        };
         let mut world = Self {
             now_us: 0,
-            queue: BTreeMap::new(),
-            queued: 0,
+            queue: Queue::new(Stream::new(seed, "ties")),
             slots: Vec::new(),
-            network: Network::new(seed, plan.network.clone()),
+            who: vec![None; plan.nodes],
+            network: Network::new(seed, plan.nodes, plan.network.clone()),
             oracle: Oracle::default(),
             traffic: Traffic::new(&plan),
-            ties: Stream::new(seed, "ties"),
-            times: Stream::new(seed, "times"),
+            draws: Draws::new(seed),
             ghosts: BTreeSet::new(),
-            tokens: vec![0; plan.workers],
-            capacities: vec![plan.capacity_tokens; plan.workers],
+            engines: vec![engine; plan.workers],
             calm: false,
+            quiet: None,
+            arrivals: Vec::new(),
+            copies_left: frames::COPIES_MAX,
+            over: false,
             outcome: Outcome::default(),
+            watch,
+            gauges: Gauges::new(&plan),
+            noted: Vec::new(),
             plan,
         };
+        world.outcome.bound_ms = bound::before(&world.plan);
+        if !world.plan.starts_ms.is_empty() {
+            world.mark(marks::JOIN_STORM);
+        }
         for nth in 0..world.plan.nodes {
-            let name = GatewayName::new(&format!("gw-{nth}")).expect("a good name");
-            world.slots.push(Slot {
-                name,
-                node: None,
-                lives: 0,
-                mono_zero_us: 0,
-                offset_ms: world.plan.offsets_ms[nth],
-                timer_us: None,
-                marks: Marks::default(),
-                own_loads: BTreeMap::new(),
-                seen_loads: BTreeMap::new(),
-            });
-            let at = world.times.below(START_MS * 1_000);
-            world.at(at, Event::Start { node: nth });
-            for other in 0..nth {
-                world.later(20_000, 200_000, Event::Dial { one: other, other: nth });
-            }
-            world.later(1_000, 400_000, Event::Probe { node: nth });
-            world.later(1_000, 900_000, Event::Load { node: nth });
+            world.add_slot(nth);
         }
         for nth in 0..world.plan.events.len() {
             world.at(world.plan.events[nth].at_ms * 1_000, Event::Fault { nth });
         }
-        world.later(1_000, 100_000, Event::Request);
+        for nth in 0..world.plan.slow.len() {
+            world.next_in(world.plan.slow[nth].every_ms * 1_000, Next::Stall { nth });
+        }
+        world.at(50_000, Event::Request);
         world.at(200_000, Event::Check { heavy: false });
         world.at(1_000_000, Event::Check { heavy: true });
         world.at(world.plan.faults_ms * 1_000, Event::Calm);
         world
     }
 
-    fn at(&mut self, at_us: u64, event: Event) {
-        self.queued += 1;
-        self.queue.insert((at_us, self.ties.word(), self.queued), event);
+    fn add_slot(&mut self, nth: usize) {
+        let name = GatewayName::new(&format!("gw-{nth}")).expect("a good name");
+        let offset_ms = self.plan.offsets_ms.get(nth).copied().unwrap_or(0);
+        let drift_ppm = self.plan.drifts_ppm.get(nth).copied().unwrap_or(0);
+        self.slots.push(Slot::new(name, Clock::new(offset_ms, drift_ppm)));
+        let soon = self.draws.starts.below(START_MS * 1_000);
+        let at = self.plan.starts_ms.get(nth).map_or(soon, |ms| ms * 1_000);
+        self.at(at, Event::Start { node: nth });
+        for other in 0..nth {
+            let at = self.draws.dials.between(20_000, 200_000);
+            self.at(at, Event::Dial { one: other, other: nth });
+        }
+        let (probe, load) = (self.draws.probes.between(1_000, 400_000), self.draws.loads.between(1_000, 900_000));
+        self.at(probe, Event::Probe { node: nth });
+        self.at(load, Event::Load { node: nth });
     }
 
-    fn later(&mut self, least_us: u64, most_us: u64, event: Event) {
-        let at = self.now_us + self.times.between(least_us, most_us);
-        self.at(at, event);
+    fn at(&mut self, at_us: u64, event: Event) {
+        self.queue.push(at_us, (self.outcome.events, event));
+    }
+
+    fn after(&mut self, us: u64, event: Event) {
+        self.at(self.now_us + us, event);
+    }
+
+    fn next_in(&mut self, us: u64, next: Next) {
+        self.after(us, Event::Next(next));
     }
 
     /// Carries one event out; `false` when the run is over.
-    fn step(&mut self) -> bool {
-        let Some(((at_us, _, _), event)) = self.queue.pop_first() else { return false };
+    pub fn step(&mut self) -> bool {
+        let Some((at_us, (cause, event))) = self.queue.pop() else { return false };
+        if self.ends_before(at_us) {
+            return false;
+        }
         self.now_us = at_us;
-        if self.calm && self.now_us > (self.plan.faults_ms + CONVERGE_MS) * 1_000 {
-            self.violation("I10", self.unequal());
+        if let Event::Timer { node } = event
+            && self.slots[node].timer_us != Some(at_us)
+        {
+            return true;
         }
-        self.trace(&event);
+        self.outcome.trace = event.trace(at_us, self.outcome.trace);
         self.outcome.events += 1;
+        let step = self.watch.tracer.is_some().then(|| self.describe(cause, &event));
         self.carry_out(event);
-        self.outcome.violations.is_empty() && self.outcome.converged_ms.is_none()
-    }
-
-    fn trace(&mut self, event: &Event) {
-        let mut bytes = self.now_us.to_le_bytes().to_vec();
-        match event {
-            Event::Deliver { from, to, bytes: frame, .. } => {
-                bytes.extend_from_slice(&from.0.to_le_bytes());
-                bytes.extend_from_slice(&to.to_le_bytes());
-                bytes.extend_from_slice(frame);
-            }
-            Event::Timer { node } => bytes.extend_from_slice(&node.to_le_bytes()),
-            Event::Start { .. }
-            | Event::Dial { .. }
-            | Event::LinkDead { .. }
-            | Event::PeerGone { .. }
-            | Event::Member { .. }
-            | Event::Fault { .. }
-            | Event::Request
-            | Event::Probe { .. }
-            | Event::Answer { .. }
-            | Event::Load { .. }
-            | Event::Check { .. }
-            | Event::Calm => bytes.extend_from_slice(format!("{event:?}").as_bytes()),
-        }
-        self.outcome.trace = xxh3_64_with_seed(&bytes, self.outcome.trace);
+        self.traced(step);
+        self.outcome.violations.is_empty() && !self.over
     }
 
     fn carry_out(&mut self, event: Event) {
         match event {
-            Event::Deliver { from, to, life, bytes } => {
-                if self.slots[to].node.as_ref().is_some_and(|node| node.life() == life) {
-                    self.handle(to, Input::Received { from, bytes });
-                }
-            }
+            Event::Deliver(frame) => self.deliver(&frame),
             Event::Timer { node } => {
                 self.slots[node].timer_us = None;
                 self.handle(node, Input::Elapsed);
             }
             Event::Start { node } => self.start(node),
             Event::Dial { one, other } => self.dial(one, other),
-            Event::LinkDead { one, other } => {
-                if !self.network.both_pass(one, other) {
-                    self.disconnect(one, other, 0, 1_000_000);
+            Event::Shaken { one, other, a, b } => self.shaken((one, a), (other, b)),
+            Event::LinkDead { one, other } => self.link_dead(one, other),
+            Event::PeerGone { node, life } => self.peer_gone(node, life),
+            Event::Member { node, member } => self.handle(node, Input::Member(member)),
+            Event::Fault { nth } => {
+                if !self.calm {
+                    self.fault(self.plan.events[nth].fault);
                 }
             }
-            Event::PeerGone { node, life } => {
-                self.ghosts.remove(&(node, life));
-                self.handle(node, Input::Link(Link::Down(life)));
+            Event::Next(next) => {
+                if !self.calm {
+                    self.next(next);
+                }
             }
-            Event::Member { node, member } => self.handle(node, Input::Member(member)),
-            Event::Fault { nth } => self.fault(self.plan.events[nth].fault),
+            Event::Blocked { node, to } => self.blocked(node, to),
+            Event::Writable { node, to } => self.writable(node, to),
+            Event::Stall { broken } => self.stall(broken),
+            Event::Resume { node } => self.resume(node),
             Event::Request => self.request(),
             Event::Probe { node } => self.probe(node),
-            Event::Answer { node, life, worker, started_at, token, capacity_tokens } => {
-                if self.slots[node].node.as_ref().is_some_and(|node| node.life() == life) {
-                    let (worker, capacity_tokens) = (self.traffic.worker(worker), Some(capacity_tokens));
-                    let probed = Local::Probed { worker, started_at, token, capacity_tokens };
-                    self.handle(node, Input::Local(probed));
-                }
-            }
+            Event::Answer(answer) => self.answer(*answer),
             Event::Load { node } => self.load(node),
             Event::Check { heavy } => self.check(heavy),
             Event::Calm => self.calm_down(),
@@ -259,120 +316,121 @@ impl World {
     }
 
     fn wall(&self, node: usize) -> WallMs {
-        WallMs((EPOCH_MS + self.now_us / 1_000).saturating_add_signed(self.slots[node].offset_ms))
+        self.slots[node].clock.wall(self.now_us)
     }
 
-    fn start(&mut self, slot: usize) {
-        if self.slots[slot].node.is_some() {
-            return;
+    fn handle(&mut self, nth: usize, input: Input) {
+        let (mono, wall) = (self.mono(nth), self.wall(nth));
+        let slot = &mut self.slots[nth];
+        let Some(node) = &mut slot.node else { return };
+        if slot.pause.is_some() {
+            return slot.wait(input);
         }
-        let (wall, seed) = (self.wall(slot), self.times.word());
-        let life = LifeId(u128::from(seed) << 64 | u128::from(self.times.word()));
-        let config = NodeConfig {
-            name: self.slots[slot].name.clone(),
-            cluster: "sim".to_owned(),
-            key_id: HashKeyId(0),
-            block_bytes: 256,
-            placement_idle_ms: self.plan.idle_ms,
-            expect_peers: true,
-        };
-        let state = &mut self.slots[slot];
-        state.lives += 1;
-        state.mono_zero_us = self.now_us;
-        state.marks = Marks::default();
-        state.own_loads.clear();
-        state.seen_loads.clear();
-        let mut node = Node::new(config, life, seed, MonoTime::default(), wall);
-        node.set_knobs(self.plan.knobs);
-        state.node = Some(node);
-        self.handle(slot, Input::Elapsed);
-    }
-
-    fn handle(&mut self, slot: usize, input: Input) {
-        let (mono, wall) = (self.mono(slot), self.wall(slot));
-        let Some(node) = &mut self.slots[slot].node else { return };
+        let before = Before::of(node);
         node.handle(mono, wall, input);
-        self.oracle.record(node);
-        self.collect(slot);
-        let Some(node) = &self.slots[slot].node else { return };
-        if let Some(deadline) = node.next_deadline() {
-            let at = (self.slots[slot].mono_zero_us + deadline.us).max(self.now_us + 1);
-            if self.slots[slot].timer_us.is_none_or(|timer| timer > at) {
-                self.slots[slot].timer_us = Some(at);
-                self.at(at, Event::Timer { node: slot });
-            }
+        self.outcome.violations.extend(before.broken(slot.name.as_str(), node));
+        self.oracle.record_branch(node, slot.branch);
+        self.gauges.saw(self.now_us, node);
+        self.collect(nth);
+        self.set_timer(nth);
+    }
+
+    fn set_timer(&mut self, nth: usize) {
+        let slot = &mut self.slots[nth];
+        let Some(deadline) = slot.node.as_ref().and_then(|node| node.next_deadline()) else { return };
+        let at = (slot.mono_zero_us + deadline.us).max(self.now_us + 1);
+        if slot.timer_us.is_none_or(|timer| timer > at) {
+            slot.timer_us = Some(at);
+            self.at(at, Event::Timer { node: nth });
         }
     }
 
-    fn collect(&mut self, slot: usize) {
-        let Slot { name, node: Some(node), .. } = &mut self.slots[slot] else { return };
-        let life = node.life();
-        let outputs: Vec<Output> = std::iter::from_fn(|| node.poll_output()).collect();
-        self.outcome.violations.extend(invariants::check_turn(name.as_str(), outputs.len()));
-        let joining = node.phase() == Phase::Joining;
-        if joining && node.retained(life, 2).into_iter().flatten().any(|(_, op)| op.stamp().is_some()) {
-            let what = format!("{name} stamped before it had joined (rule e)");
-            self.outcome.violations.push(Violation::new("I10", what));
-        }
-        let mut reborn = false;
-        for output in outputs {
+    fn collect(&mut self, nth: usize) {
+        let Some(life) = self.who[nth] else { return };
+        self.check_joining(nth, life);
+        let (mut outputs, mut reborn, mut unclosed) = (0, None, None);
+        while let Some(output) = self.slots[nth].node.as_mut().and_then(|node| node.poll_output()) {
+            outputs += 1;
             match output {
-                Output::Send { to, bytes, .. } => self.send(slot, life, to, bytes),
+                Output::Send { to, class, bytes } => {
+                    self.watch_frame(nth, class, &bytes);
+                    self.send(nth, life, to, class, bytes);
+                }
                 Output::Close { peer } => {
-                    if let Some(other) = self.slot_of(peer) {
-                        self.disconnect(slot, other, 0, 200_000);
-                    }
+                    unclosed = unclosed.filter(|malformed| *malformed != peer);
+                    self.close(nth, peer);
                 }
                 Output::Load { life, worker, load } => {
-                    self.slots[slot].seen_loads.insert((life, worker), load);
+                    if let Some(lookups) = &mut self.slots[nth].lookups {
+                        lookups.load(life, &worker, load);
+                    }
+                    self.slots[nth].seen_loads.insert((life, worker), load);
                 }
-                Output::Note(note) => self.mark(&note),
-                Output::Changed(_) => {}
-                Output::Reborn(why) => {
-                    *self.outcome.marks.entry(rebirth_mark(why)).or_default() += 1;
-                    reborn = true;
+                Output::Note(note) => {
+                    if let Note::Malformed { peer, .. } = note {
+                        unclosed = Some(peer);
+                    }
+                    self.watch_note(nth, &note);
+                    self.check_note(nth, &note);
+                    self.note(nth, &note);
                 }
+                Output::Changed(change) => {
+                    if let Some(lookups) = &mut self.slots[nth].lookups {
+                        lookups.changed(change);
+                    }
+                }
+                Output::Reborn(why) => reborn = Some(why),
             }
         }
-        if reborn {
-            self.stop(slot);
-            self.start(slot);
+        if unclosed.is_some() {
+            self.violation("codec", format!("{} kept a link whose frame did not parse", self.slots[nth].name));
+        }
+        self.outcome.violations.extend(invariants::check_turn(self.slots[nth].name.as_str(), outputs));
+        if let Some(why) = reborn {
+            self.mark(match why {
+                Rebirth::ClockStepped => "reborn-clock",
+                Rebirth::Forked => "reborn-forked",
+                Rebirth::Retired => "reborn-retired",
+            });
+            self.stop(nth);
+            self.start(nth);
         }
     }
 
-    fn slot_of(&self, life: LifeId) -> Option<usize> {
-        self.slots.iter().position(|slot| slot.node.as_ref().is_some_and(|node| node.life() == life))
-    }
-
-    fn send(&mut self, from: usize, life: LifeId, to: LifeId, bytes: Bytes) {
-        self.outcome.frames += 1;
-        self.outcome.bytes += bytes.len() as u64;
-        let Some(slot) = self.slot_of(to).filter(|slot| self.network.is_up(from, *slot)) else { return };
-        for delay in self.network.arrivals_us(from, slot) {
-            let event = Event::Deliver { from: life, to: slot, life: to, bytes: bytes.clone() };
-            self.at(self.now_us + delay, event);
+    /// Rule (e): nothing is stamped before the node has joined.
+    fn check_joining(&mut self, nth: usize, life: LifeId) {
+        let Some(node) = &self.slots[nth].node else { return };
+        let stamped = || node.retained(life, 2).into_iter().flatten().any(|(_, op)| op.stamp().is_some());
+        if node.phase() == Phase::Joining && stamped() {
+            self.violation("I10", format!("{} stamped before it had joined (rule e)", self.slots[nth].name));
         }
     }
 
-    fn mark(&mut self, note: &Note) {
-        let name = crate::marks::name(note);
-        *self.outcome.marks.entry(name).or_default() += 1;
-        if let Note::DigestMismatch { .. } = note {
+    fn note(&mut self, nth: usize, note: &Note) {
+        self.mark(marks::name(note));
+        if let Note::DigestMismatch { .. } = note
+            && !self.oracle.forks()
+        {
             self.violation("I1", "a node saw different digests at equal clean vectors".to_owned());
         }
-        if let Note::Malformed { .. } = note {
-            self.violation("codec", "a node could not read an undamaged frame".to_owned());
+        if let Note::Malformed { .. } = note
+            && self.plan.network.corruption.is_none()
+        {
+            self.violation("codec", format!("{} could not read an undamaged frame", self.slots[nth].name));
+        }
+    }
+
+    fn mark(&mut self, mark: &'static str) {
+        self.mark_many(mark, 1);
+    }
+
+    fn mark_many(&mut self, mark: &'static str, times: u64) {
+        if times > 0 {
+            *self.outcome.marks.entry(mark).or_default() += times;
         }
     }
 
     fn violation(&mut self, invariant: &'static str, what: String) {
         self.outcome.violations.push(Violation::new(invariant, what));
-    }
-}
-
-const fn rebirth_mark(why: covey_mesh::output::Rebirth) -> &'static str {
-    match why {
-        covey_mesh::output::Rebirth::ClockStepped => "reborn-clock",
-        covey_mesh::output::Rebirth::Forked => "reborn-forked",
     }
 }

@@ -5,6 +5,9 @@ use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use covey_sim::plan::Plan;
+use serde_json::Value;
+
 fn covey_sim(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_covey-sim"));
     command.args(args).stdin(Stdio::null());
@@ -35,6 +38,95 @@ fn values_out_of_range_are_wrong_usage() {
         let said = fails(&args, 2);
         assert!(said.contains(args[1]), "{said}");
     }
+}
+
+#[test]
+fn flags_that_make_no_sense_are_wrong_usage_and_name_what_to_write() {
+    for (args, word) in [
+        (vec!["run", "--seed", "many"], "--seed"),
+        (vec!["run", "--until", "41.2"], "needs a unit"),
+        (vec!["run", "--seed", "1", "--plan", "x.json"], "cannot be used with"),
+        (vec!["swarm", "--seeds", "9..9"], "FROM must be below TO"),
+        (vec!["swarm", "--seeds", "9"], "FROM..TO"),
+        (vec!["swarm", "--jobs", "0"], "--jobs"),
+        (vec!["swarm", "--time", "soon"], "needs a unit"),
+        (vec!["shrink", "--runs", "0"], "--runs"),
+        (vec!["diff", "gw-0"], "NODE"),
+        (vec!["diff", "worker-1", "gw-0"], "write gw-3"),
+    ] {
+        let said = fails(&args, 2);
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn plans_that_cannot_be_run_are_refused_naming_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = serde_json::to_value(Plan::from_seed(1)).unwrap();
+    let write = |name: &str, change: &dyn Fn(&mut Value)| {
+        let mut plan = whole.clone();
+        change(&mut plan);
+        let file = folder.path().join(name);
+        std::fs::write(&file, serde_json::to_string_pretty(&plan).unwrap()).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let crash = |node: u64| serde_json::json!([{ "at_ms": 5, "fault": { "crash": { "node": node } } }]);
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let bad: [(&str, Change, &str); 6] = [
+        ("extra.json", &|plan| plan["gateways"] = 3.into(), "unknown field `gateways`"),
+        ("type.json", &|plan| plan["nodes"] = "three".into(), "line "),
+        ("size.json", &|plan| plan["nodes"] = 1_000_000_000.into(), "nodes"),
+        ("loss.json", &|plan| plan["network"]["loss"] = 1.5.into(), "network.loss"),
+        ("event.json", &|plan| plan["events"] = crash(64), "events[0]"),
+        ("fault.json", &|plan| plan["events"] = serde_json::json!([{ "at_ms": 1, "fault": "melt" }]), "melt"),
+    ];
+    for (name, change, word) in bad {
+        let file = write(name, change);
+        for command in ["run", "shrink"] {
+            let said = fails(&[command, "--plan", &file], 1);
+            assert!(said.contains(name) && said.contains(word), "{command} {name}: {said}");
+        }
+    }
+    let said = fails(&["run", "--plan", "/nonexistent/plan.json"], 1);
+    assert!(said.contains("/nonexistent/plan.json cannot be read"), "{said}");
+    let good = write("good.json", &|_| {});
+    for (args, word) in [
+        (vec!["run", "--plan", &good, "--trace", "/nonexistent/t.jsonl"], "/nonexistent/t.jsonl cannot be written"),
+        (vec!["swarm", "--json", "/nonexistent/s.json"], "/nonexistent/s.json cannot be written"),
+        (vec!["shrink", "--plan", &good], "breaks nothing"),
+        (vec!["diff", "--plan", &good, "gw-0", "gw-63"], "gw-63 does not exist"),
+        (vec!["diff", "--plan", &good, "gw-0", "gw-0"], "name two nodes"),
+    ] {
+        let said = fails(&args, 1);
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_batch_writes_exactly_what_its_readers_expect() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let args = ["swarm", "--seeds", "0..4", "--json", file.path().to_str().unwrap()];
+    assert!(covey_sim(&args).output().unwrap().status.success(), "a batch of four may lack marks");
+    let json: Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
+    let keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    let wanted = ["seeds", "failures", "events_per_second_per_core", "ops_per_seed_median", "marks_missing", "plants"];
+    assert_eq!(keys, wanted);
+    assert_eq!((json["seeds"].as_u64(), json["failures"].as_array().map(Vec::len)), (Some(4), Some(0)));
+    assert!(
+        json["events_per_second_per_core"].as_u64() > Some(1_000) && json["ops_per_seed_median"].as_u64() > Some(0)
+    );
+}
+
+#[test]
+fn two_nodes_are_compared_at_a_moment() {
+    let out = covey_sim(&["diff", "--seed", "3", "--at", "3.2s", "gw-0", "gw-1"]).output().unwrap();
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert!(out.status.success(), "{said}");
+    for word in ["at 3.200000 s", "gw-0 is ", "log of gw-", "[dirty]", "only at gw-0"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let out = covey_sim(&["diff", "--seed", "3", "gw-0", "gw-1"]).output().unwrap();
+    assert!(String::from_utf8(out.stdout).unwrap().contains("no difference"), "in the end they are equal");
 }
 
 #[test]

@@ -4,5 +4,7 @@
 
 mod cli;
 mod demo;
+mod regressions;
 mod swarm;
+mod trace;
 mod worker;

@@ -1,7 +1,7 @@
 //! Hazards of joining: rule (e), ruling R7, the bound on lives.
 
 use covey_crdt::limits::LIVES_MAX;
-use covey_crdt::replica::LifeRecord;
+use covey_crdt::lives::LifeRecord;
 
 use super::*;
 use crate::limits::ALONE_MS;

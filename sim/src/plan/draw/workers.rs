@@ -1,0 +1,57 @@
+//! Drawing what happens to workers: restarts, tokens, removal, capacities, resets.
+
+use crate::plan::{Fault, Plan};
+
+impl Plan {
+    pub(super) fn draw_engines(&mut self) {
+        let mut draw = self.stream("engines");
+        if draw.chance(0.5) {
+            for _ in 0..draw.between(1, 4) {
+                let (at_ms, worker) = (self.moment(&mut draw), draw.index(self.workers));
+                self.event(at_ms, Fault::WorkerRestart { worker });
+            }
+        }
+        let mut draw = self.stream("tokens");
+        if draw.chance(0.5) {
+            let (at_ms, worker, life) = (self.moment(&mut draw), draw.index(self.workers), draw.below(3));
+            self.event(at_ms, Fault::WorkerOldToken { worker, life });
+        }
+        let mut draw = self.stream("token-flaps");
+        if draw.chance(0.5) {
+            let (at_ms, worker) = (self.moment(&mut draw), draw.index(self.workers));
+            let for_ms = draw.magnitude(300, 8_000);
+            self.event(at_ms, Fault::WorkerFlap { worker, for_ms });
+        }
+        let mut draw = self.stream("probes");
+        if draw.chance(0.5) {
+            self.probe_late_ms = draw.magnitude(400, 8_000);
+        }
+    }
+
+    pub(super) fn draw_churn(&mut self) {
+        let mut draw = self.stream("churn");
+        if draw.chance(0.5) {
+            for _ in 0..draw.magnitude(1, (self.workers as u64 / 3).max(2)) {
+                let (at_ms, worker) = (self.moment(&mut draw), draw.index(self.workers));
+                let for_ms = draw.magnitude(50, 6_000);
+                self.event(at_ms, Fault::Remove { worker, for_ms });
+            }
+        }
+    }
+
+    pub(super) fn draw_capacities(&mut self) {
+        let mut draw = self.stream("capacities");
+        if draw.chance(0.5) {
+            for _ in 0..draw.between(1, 4) {
+                let (at_ms, worker) = (self.moment(&mut draw), draw.index(self.workers));
+                let tokens = draw.magnitude(64, self.capacity_tokens.max(64) * 4);
+                self.event(at_ms, Fault::Capacity { worker, tokens });
+            }
+        }
+        let mut draw = self.stream("resets");
+        if draw.chance(0.5) {
+            let (at_ms, node, worker) = (self.moment(&mut draw), draw.index(self.nodes), draw.index(self.workers));
+            self.event(at_ms, Fault::Reset { node, worker });
+        }
+    }
+}
