@@ -112,7 +112,7 @@ impl Context {
     }
 
     pub(super) fn now(&self) -> MonoTime {
-        self.shared.clock.mono()
+        self.shared.ground.mono()
     }
 
     pub(super) fn counters(&self) -> &Counters {

@@ -38,9 +38,9 @@ pub(super) async fn dial_all(context: Arc<Context>, endpoint: Endpoint) {
 }
 
 async fn resolve(context: Arc<Context>, index: usize, seed: String) {
-    let found = timeout(HANDSHAKE_TIMEOUT, tokio::net::lookup_host(seed.as_str())).await;
+    let found = timeout(HANDSHAKE_TIMEOUT, context.shared.ground.resolve(seed.clone())).await;
     let (addresses, error) = match found {
-        Ok(Ok(addresses)) => (addresses.map(canonical).take(ADDRESSES_MAX).collect(), None),
+        Ok(Ok(addresses)) => (addresses.into_iter().map(canonical).take(ADDRESSES_MAX).collect(), None),
         Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
         Err(_) => (Vec::new(), Some("no answer in time".to_owned())),
     };

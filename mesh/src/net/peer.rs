@@ -21,7 +21,6 @@ use super::link::{Link, Queues};
 use super::metrics::LinkFailure;
 use super::tls::{peer_identity, speaks};
 use super::transport::{CloseCode, HANDSHAKE_TIMEOUT, canonical, failure};
-use super::tunnel;
 use crate::output::Class;
 
 /// Why nothing came of a connection, and who was there if that came out.
@@ -192,8 +191,10 @@ async fn serve(
     tasks.spawn(Arc::clone(&streams).write(Class::Repair, None));
     streams.take(Class::Control);
     tasks.spawn(Arc::clone(&streams).read(Class::Control, greeted.control_in));
-    let (pumped, logical) = (Arc::clone(&streams), canonical(greeted.hello.advertised));
-    tasks.spawn(async move { tunnel::pump(&pumped.context, &pumped.connection, dialled, logical).await });
+    let (pumped, logical) = (&streams, canonical(greeted.hello.advertised));
+    let tunnelled =
+        pumped.context.shared.ground.tunnel(Arc::clone(&pumped.context), pumped.connection.clone(), dialled, logical);
+    tasks.spawn(tunnelled);
     let error = streams.run(&mut tasks).await;
     let refused = matches!(&error, ConnectionError::ApplicationClosed(close)
         if close.error_code == CloseCode::Refused.code() || close.error_code == CloseCode::Leaving.code());
@@ -218,6 +219,7 @@ impl Streams {
     async fn run(self: &Arc<Self>, tasks: &mut JoinSet<Result<(), FrameError>>) -> ConnectionError {
         loop {
             tokio::select! {
+                biased;
                 stream = self.connection.accept_uni() => match stream {
                     Ok(stream) => { tasks.spawn(Arc::clone(self).read_new(stream)); }
                     Err(error) => return error,

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use covey_crdt::id::GatewayName;
-use quinn::{ConnectionError, Endpoint, EndpointConfig, ServerConfig, TransportConfig, VarInt};
+use quinn::{AsyncUdpSocket, ConnectionError, Endpoint, EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use quinn_proto::HashedConnectionIdGenerator;
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::info;
 
+use super::ground::{Ground, random};
 use super::metrics::LinkFailure;
 use super::secret::derive;
 use super::tls::Tls;
@@ -84,19 +85,25 @@ pub(super) fn bind(listen: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// An endpoint on a clone of the socket. Must be called on the mesh runtime.
+/// An endpoint on one of the port's sockets. Must be called on the mesh runtime.
 ///
 /// Connection ids and reset tokens come from the secret and the gateway's name: packets for a life that is over are
 /// answered with a reset that the peer believes, so it learns of a restart at once instead of after [`IDLE`].
-pub(super) fn endpoint(socket: &UdpSocket, secret: &[u8], name: &GatewayName, tls: &Tls) -> io::Result<Endpoint> {
+pub(super) fn endpoint(
+    socket: Arc<dyn AsyncUdpSocket>,
+    ground: &dyn Ground,
+    secret: &[u8],
+    name: &GatewayName,
+    tls: &Tls,
+) -> io::Result<Endpoint> {
     let key = derive(secret, b"covey/reset/v1", &[name.as_str().as_bytes()]);
     let mut config = EndpointConfig::new(Arc::new(ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &key)));
     let ids = derive(secret, b"covey/connection-id/v1", &[name.as_str().as_bytes()]);
     let ids = u64::from_le_bytes(ids[..8].try_into().expect("8 of 32 bytes"));
     config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
+    config.rng_seed(Some(random(ground)));
     let server = Some(server_config(tls));
-    let endpoint = Endpoint::new(config, server, socket.try_clone()?, Arc::new(quinn::TokioRuntime))?;
-    Ok(endpoint)
+    Endpoint::new_with_abstract_socket(config, server, socket, ground.quic())
 }
 
 /// What incoming connections get.
