@@ -18,6 +18,8 @@ use crate::net::metrics::LinkFailure;
 /// After healing, all must be clean, equal and linked within this: a peer that died behind a cut is given up by QUIC
 /// after 8 s, then redialled; a life that was dirty for 5 s meanwhile starts anew.
 pub(super) const CONVERGED_WITHIN: Duration = Duration::from_secs(20);
+/// Two that dialled each other have settled on one connection after this.
+const SETTLED: Duration = Duration::from_secs(1);
 /// Then nothing may move for this long.
 const STEADY: Duration = Duration::from_secs(3);
 /// After the last process went, every task has ended within this: QUIC lets go of silent peers after 8 s.
@@ -216,6 +218,8 @@ impl Player {
     async fn converge(&mut self) {
         let took = self.world.until("all clean, equal and linked", CONVERGED_WITHIN, World::agrees).await;
         self.played.converged = took;
+        // Both sides may have dialled: one of the two connections is about to be closed.
+        self.world.pass(SETTLED).await;
         let before: Vec<_> = self.world.running().map(|process| process.linked()).collect();
         self.world.pass(STEADY).await;
         assert!(self.world.agrees(), "seed {}: they agreed, and then not\n{}", self.script.seed, self.world.describe());

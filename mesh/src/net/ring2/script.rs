@@ -80,8 +80,8 @@ impl Script {
             paths: paths(&mut dice),
             hearsay: hearsay(&mut dice),
             events,
-            place_every_ms: dice.log_between(10, 500),
-            blocks_max: dice.log_between(1, 400),
+            place_every_ms: dice.log_between(20, 500),
+            blocks_max: dice.log_between(1, 100),
         }
     }
 }
