@@ -26,9 +26,11 @@ pub(super) const HANDSHAKES_MAX: usize = 64;
 /// Past this many, a stranger must first show that it receives at its address.
 pub(super) const HANDSHAKES_UNPROVEN_MAX: usize = 16;
 
-/// A link is lost when nothing came for this long.
-const IDLE: Duration = Duration::from_secs(8);
-const KEEP_ALIVE: Duration = Duration::from_secs(2);
+/// A link is lost when nothing came for this long. QUIC's probes on a silent path come at doubling intervals, so a path
+/// that heals after a time T is noticed at 2 T, or by a redial after this time, whichever is first: at most half of it
+/// later. Replicas have to agree within two seconds of a partition's end.
+const IDLE: Duration = Duration::from_secs(3);
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
 const INITIAL_RTT: Duration = Duration::from_millis(10);
 /// One stream per class, and one spare so that a second of a class is seen and refused rather than waited for.
 const UNI_STREAMS: u32 = 4;

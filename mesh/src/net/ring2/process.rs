@@ -12,6 +12,7 @@ use covey_crdt::change::Change;
 use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
+use tracing::{Instrument, info_span};
 
 use super::dice::Dice;
 use super::ground::{Directory, Hearsay, VirtualGround};
@@ -204,7 +205,9 @@ impl Supervisor {
         let mut stuck: Vec<Owned> = Vec::new();
         loop {
             let (setup, gates) = (self.life(), self.ground.renew_gates());
-            let mut life = Owned(spawn_local(gates.turns.guard(async move { driver::run(&setup).await })));
+            let span = info_span!("gateway", name = %setup.config.node.name);
+            let mut life =
+                Owned(spawn_local(gates.turns.guard(async move { driver::run(&setup).instrument(span).await })));
             let exit = self.watch(&mut life).await;
             self.setup.state.supersede();
             let reborn = match exit {

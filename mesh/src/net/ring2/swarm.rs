@@ -1,13 +1,20 @@
-//! Many seeds, in shards that the test runner spreads over cores. A seed that fails prints its script; to run one alone:
+//! Many seeds, in shards that the test runner spreads over cores. A seed that fails prints its script; to run one alone,
+//! with the driver's log in virtual time:
 //! `COVEY_RING2_SEED=17 cargo test -p covey-mesh --features net --lib ring2::swarm::one_seed -- --nocapture`.
 //!
 //! Not here: single hazards (`hazards`).
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+
 use super::play::{Played, play};
-use super::run;
 use super::script::Script;
+use super::{now, run};
 
 /// Seeds in all, and in how many shards.
 const SEEDS: u64 = 200;
@@ -72,8 +79,27 @@ fn one_seed() {
         Some((from, to)) => number(from)..number(to),
         None => number(&text)..number(&text) + 1,
     };
+    log_in_virtual_time();
     for seed in seeds {
         let one = played(seed);
         eprintln!("seed {seed}: {one:?}");
     }
+}
+
+/// Time since the first line.
+#[derive(Default)]
+struct Virtual(OnceLock<Instant>);
+
+impl FormatTime for Virtual {
+    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
+        if Handle::try_current().is_err() {
+            return Ok(());
+        }
+        write!(line, "{:?}", now() - *self.0.get_or_init(now))
+    }
+}
+
+fn log_in_virtual_time() {
+    let log = tracing_subscriber::fmt().with_timer(Virtual::default()).with_ansi(false).with_test_writer();
+    let _ = log.with_max_level(tracing::Level::DEBUG).try_init();
 }
