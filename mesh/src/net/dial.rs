@@ -28,10 +28,10 @@ pub(super) async fn dial_all(context: Arc<Context>, endpoint: Endpoint) {
     loop {
         let due = context.plan().due(context.now());
         for (index, seed) in due.seeds {
-            tokio::spawn(resolve(Arc::clone(&context), index, seed));
+            context.spawn(resolve(Arc::clone(&context), index, seed));
         }
         for (address, patience) in due.dials {
-            tokio::spawn(dial(Arc::clone(&context), endpoint.clone(), address, patience));
+            context.spawn(dial(Arc::clone(&context), endpoint.clone(), address, patience));
         }
         let _ = timeout(LOOK_EVERY, context.replan.notified()).await;
     }
@@ -114,9 +114,9 @@ pub(super) async fn accept_all(context: Arc<Context>, endpoint: Endpoint) {
             let _ = incoming.retry();
             continue;
         }
-        let context = Arc::clone(&context);
-        tokio::spawn(async move {
-            accept(&context, incoming).await;
+        let acceptor = Arc::clone(&context);
+        context.spawn(async move {
+            accept(&acceptor, incoming).await;
             drop(permit);
         });
     }

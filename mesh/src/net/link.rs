@@ -11,7 +11,7 @@ use covey_crdt::id::LifeId;
 use quinn::Connection;
 use tokio::task::AbortHandle;
 
-use super::context::LinkId;
+use super::context::{Context, LinkId};
 use super::identity::Identity;
 use super::metrics::LinkSnapshot;
 use super::queue::{Pushed, SendQueue};
@@ -92,9 +92,9 @@ impl Link {
     }
 
     /// Closes the connection once the peer has what is queued, or after a short while.
-    pub(super) fn close_after_flush(self, code: CloseCode) {
+    pub(super) fn close_after_flush(self, context: &Context, code: CloseCode) {
         self.queues.close();
-        tokio::spawn(async move {
+        context.spawn(async move {
             let flushed = async {
                 while !self.queues.are_drained() && !self.is_over() {
                     tokio::time::sleep(FLUSH_LOOK_EVERY).await;

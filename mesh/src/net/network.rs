@@ -124,10 +124,16 @@ impl Network {
     }
 
     /// Closes every connection and gives the peers a moment to hear of it.
-    pub(super) async fn close(self, code: CloseCode, wait: Duration) {
-        drop(self.tasks);
+    pub(super) async fn close(mut self, code: CloseCode, wait: Duration) {
+        self.tasks.abort_all();
         self.endpoint.close(code.code(), b"");
         let _ = timeout(wait, self.endpoint.wait_idle()).await;
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.context.end_tasks();
     }
 }
 

@@ -70,8 +70,7 @@ pub(super) async fn establish(
         connection: connection.clone(),
         queues: Arc::clone(&queues),
         since: context.now(),
-        task: tokio::spawn(serve(Arc::clone(context), id, connection, greeted, queues, dial.is_some(), kept))
-            .abort_handle(),
+        task: context.spawn(serve(Arc::clone(context), id, connection, greeted, queues, dial.is_some(), kept)),
     };
     let link = Box::new(link);
     context.events.send(Event::Established { link, verdict }).await.map_err(|_| refused(LinkFailure::Closed))?;

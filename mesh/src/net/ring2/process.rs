@@ -67,12 +67,13 @@ pub(super) struct Process {
     supervisor: JoinHandle<()>,
 }
 
-/// Aborts its task when dropped: what a process was doing ends with it.
-struct Owned(JoinHandle<Exit>);
+/// One life's loop. When dropped, everything of it ends as it stands, as it does when a thread drops its runtime.
+struct Owned(JoinHandle<Exit>, Gates);
 
 impl std::ops::Drop for Owned {
     fn drop(&mut self) {
         self.0.abort();
+        self.1.quic.end();
     }
 }
 
@@ -206,8 +207,8 @@ impl Supervisor {
         loop {
             let (setup, gates) = (self.life(), self.ground.renew_gates());
             let span = info_span!("gateway", name = %setup.config.node.name);
-            let mut life =
-                Owned(spawn_local(gates.turns.guard(async move { driver::run(&setup).instrument(span).await })));
+            let task = spawn_local(gates.turns.guard(async move { driver::run(&setup).instrument(span).await }));
+            let mut life = Owned(task, gates);
             let exit = self.watch(&mut life).await;
             self.setup.state.supersede();
             let reborn = match exit {

@@ -90,6 +90,7 @@ impl AsyncUdpSocket for VirtualPort {
 #[derive(Debug, Default)]
 struct GateState {
     shut: bool,
+    ended: bool,
     waiting: Vec<Waker>,
 }
 
@@ -105,6 +106,27 @@ impl Gate {
     pub(super) fn open(&self) {
         let mut state = self.0.lock().expect("no panic inside");
         state.shut = false;
+        state.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    async fn ended(&self) {
+        std::future::poll_fn(|cx| {
+            let mut state = self.0.lock().expect("no panic inside");
+            if state.ended {
+                return Poll::Ready(());
+            }
+            if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                state.waiting.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// What is behind it is dropped as it stands.
+    pub(super) fn end(&self) {
+        let mut state = self.0.lock().expect("no panic inside");
+        state.ended = true;
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
@@ -157,7 +179,15 @@ impl Runtime for VirtualRuntime {
     }
 
     fn spawn(&self, future: Task<()>) {
-        tokio::spawn(self.0.guard(future));
+        let guarded = self.0.guard(future);
+        let ended = self.0.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = ended.ended() => {}
+                () = guarded => {}
+            }
+        });
     }
 
     fn wrap_udp_socket(&self, _: std::net::UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
