@@ -12,6 +12,7 @@
 
 mod dice;
 mod ground;
+mod hazards;
 mod network;
 mod play;
 mod process;
