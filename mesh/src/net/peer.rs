@@ -146,7 +146,7 @@ async fn greet(
             breach(context, connection, "a hello that is none");
             Err(LinkFailure::Protocol)
         }
-        Err(FrameError::Ended) => Err(gone(FrameError::Ended)),
+        Err(error @ (FrameError::Ended | FrameError::Cut | FrameError::Finished)) => Err(gone(error)),
     }
 }
 
@@ -193,7 +193,10 @@ async fn serve(
     let (pumped, logical) = (&streams, canonical(greeted.hello.advertised));
     let tunnelled =
         pumped.context.shared.ground.tunnel(Arc::clone(&pumped.context), pumped.connection.clone(), dialled, logical);
-    tasks.spawn(tunnelled);
+    // Nobody ends it before the connection.
+    tasks.spawn(async move {
+        tunnelled.await.map_err(|error| if error == FrameError::Finished { FrameError::Cut } else { error })
+    });
     let error = streams.run(&mut tasks).await;
     let refused = matches!(&error, ConnectionError::ApplicationClosed(close)
         if close.error_code == CloseCode::Refused.code() || close.error_code == CloseCode::Leaving.code());
@@ -224,8 +227,9 @@ impl Streams {
                     Err(error) => return error,
                 },
                 Some(ended) = tasks.join_next() => match ended {
-                    Ok(Ok(()) | Err(FrameError::Ended)) => {}
-                    Ok(Err(error @ FrameError::TooLong { .. })) => {
+                    Ok(Ok(()) | Err(FrameError::Ended | FrameError::Finished)) => {}
+                    // A class whose stream is gone would be silent for as long as the link lasts: links are made anew.
+                    Ok(Err(error @ (FrameError::TooLong { .. } | FrameError::Cut))) => {
                         breach(&self.context, &self.connection, &error.to_string());
                     }
                     Err(error) => {
@@ -279,7 +283,7 @@ impl Streams {
             counters.frames_out.add(class, popped.frames.len() as u64);
             counters.bytes_out.add(class, popped.frames.iter().map(|frame| frame.len() as u64).sum());
             let mut chunks: Vec<_> = popped.frames.into_iter().flat_map(|frame| [prefix(&frame), frame]).collect();
-            stream.write_all_chunks(&mut chunks).await.map_err(|_| FrameError::Ended)?;
+            stream.write_all_chunks(&mut chunks).await?;
             if popped.writable && class == Class::Push {
                 let writable = Event::Writable { link: self.id, to: self.life };
                 self.context.events.send(writable).await.map_err(|_| FrameError::Ended)?;
@@ -294,9 +298,9 @@ impl Streams {
     }
 
     async fn open(&self, class: Class) -> Result<SendStream, FrameError> {
-        let mut stream = self.connection.open_uni().await.map_err(|_| FrameError::Ended)?;
+        let mut stream = self.connection.open_uni().await?;
         let _ = stream.set_priority(priority(class));
-        stream.write_all(&[class_byte(class)]).await.map_err(|_| FrameError::Ended)?;
+        stream.write_all(&[class_byte(class)]).await?;
         Ok(stream)
     }
 }

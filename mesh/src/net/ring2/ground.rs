@@ -148,10 +148,9 @@ impl Ground for VirtualGround {
         _: SocketAddr,
     ) -> Task<Result<(), FrameError>> {
         Box::pin(async move {
-            let ended = |_| FrameError::Ended;
             let streams = if dialled { connection.open_bi().await } else { connection.accept_bi().await };
-            let (mut send, mut recv) = streams.map_err(ended)?;
-            send.write_all(&0u32.to_le_bytes()).await.map_err(|_| FrameError::Ended)?;
+            let (mut send, mut recv) = streams?;
+            send.write_all(&0u32.to_le_bytes()).await?;
             loop {
                 let _ = read_bounded(&mut recv, MESSAGE_BYTES_MAX).await?;
             }

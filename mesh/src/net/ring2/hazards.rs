@@ -49,9 +49,11 @@ fn a_cut_of_any_length_heals_within_two_seconds() {
             let mut world = settled(cut_ms, 3).await;
             cut(&world, 0, 1);
             cut(&world, 0, 2);
-            world.pass(ms(cut_ms / 2)).await;
-            assert!((0..3).all(|index| world.place(index, 20)));
-            world.pass(ms(cut_ms - cut_ms / 2)).await;
+            // Under load, which fills the congestion window: then only QUIC's probes could find that the path has healed.
+            for _ in 0..cut_ms / 50 {
+                assert!((0..3).all(|index| world.place(index, 60)));
+                world.pass(ms(50)).await;
+            }
             world.scene.network.mend_all();
             let took = world.until(&format!("whole after a cut of {cut_ms} ms"), HEAL, World::is_whole).await;
             eprintln!("a cut of {cut_ms} ms healed in {took:?}");
@@ -74,6 +76,8 @@ fn a_half_open_link_gives_way_to_the_peer_that_lost_it() {
                 return;
             }
             tried += 1;
+            let refused = |world: &World| failed(&world.process(1).mesh.metrics().dials_failed, LinkFailure::Duplicate);
+            let refused_before = refused(&world);
             // Gateway 1 stops hearing first, and gives up first.
             world.scene.network.cut(address(0), address(1));
             world.pass(ms(1_200)).await;
@@ -84,7 +88,7 @@ fn a_half_open_link_gives_way_to_the_peer_that_lost_it() {
             world.until("linked again", ms(700), |world| world.process(1).linked().len() == 1).await;
             assert!(world.place(1, 5));
             world.until("whole", HEAL, World::is_whole).await;
-            assert_eq!(failed(&world.process(1).mesh.metrics().dials_failed, LinkFailure::Duplicate), 0);
+            assert_eq!(refused(&world), refused_before);
         });
     }
     assert!(tried >= 3, "{tried}");

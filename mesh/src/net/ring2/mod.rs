@@ -10,6 +10,7 @@
 //! Not here: the protocol alone, a thousand times faster (the simulator, first ring); processes and kernels (third).
 //! Upholds I1, I9, I10, I11 with the driver in the loop.
 
+mod contract;
 mod dice;
 mod ground;
 mod hazards;
@@ -17,8 +18,10 @@ mod network;
 mod play;
 mod process;
 mod repeats;
+mod rogue;
 mod script;
 mod socket;
+mod streams;
 mod swarm;
 mod world;
 

@@ -103,37 +103,21 @@ impl Host for Listener {
 impl Process {
     /// Starts a process in the scene. Its port must be free.
     pub(super) fn start(scene: &Scene, wish: Wish) -> Self {
-        let concern = format!("{} {}", wish.name, wish.nth);
-        let ground = Arc::new(VirtualGround {
-            network: scene.network.clone(),
-            directory: scene.directory.clone(),
-            address: wish.address,
-            wall_offset_ms: wish.wall_offset_ms,
-            hearsay: Arc::new(Mutex::new(wish.hearsay)),
-            gates: Mutex::default(),
-            start: scene.start,
-            dice: Mutex::new(Dice::new(scene.seed, &concern)),
-        });
-        let config = config(&wish, &scene.droppers);
-        let dynamic: Arc<dyn Ground> = Arc::clone(&ground) as Arc<dyn Ground>;
-        let base = base(&*dynamic, config.net.as_ref().expect("the mesh is on")).expect("the port is free");
-        let first = LifeState::new(random_life(&*dynamic), config.node.name.as_str(), dynamic.mono());
-        let shared = Arc::new(Shared::new(dynamic, Arc::new(first)));
-        let mesh = Mesh::new(Arc::clone(&shared), Some(base.bound), Some(base.advertised));
-        let exits = Arc::new(Mutex::new(Vec::new()));
+        let ground = Arc::new(ground(scene, &wish));
+        let setup = parts(scene, &wish, &ground);
+        let base = setup.base.as_ref().expect("the mesh is on");
+        let mesh = Mesh::new(Arc::clone(&setup.shared), Some(base.bound), Some(base.advertised));
+        let (shared, exits) = (Arc::clone(&setup.shared), Arc::new(Mutex::new(Vec::new())));
         scene.directory.enter(wish.address, Arc::clone(&shared));
-        let supervisor = Supervisor {
-            setup: Setup {
-                config: Arc::new(config),
-                base: Some(Arc::new(base)),
-                state: shared.current.load_full(),
-                shared: Arc::clone(&shared),
-            },
-            ground: Arc::clone(&ground),
-            exits: Arc::clone(&exits),
-        };
+        let supervisor = Supervisor { setup, ground: Arc::clone(&ground), exits: Arc::clone(&exits) };
         let supervisor = spawn_local(supervisor.run());
         Self { wish, mesh, ground, shared, exits, scene: scene.clone(), supervisor }
+    }
+
+    /// What a process is made of, without the loop.
+    pub(super) fn parts(scene: &Scene, wish: Wish) -> Setup {
+        let ground = Arc::new(ground(scene, &wish));
+        parts(scene, &wish, &ground)
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -173,6 +157,29 @@ impl Process {
         linked.sort();
         linked
     }
+}
+
+fn ground(scene: &Scene, wish: &Wish) -> VirtualGround {
+    VirtualGround {
+        network: scene.network.clone(),
+        directory: scene.directory.clone(),
+        address: wish.address,
+        wall_offset_ms: wish.wall_offset_ms,
+        hearsay: Arc::new(Mutex::new(wish.hearsay)),
+        gates: Mutex::default(),
+        start: scene.start,
+        dice: Mutex::new(Dice::new(scene.seed, &format!("{} {}", wish.name, wish.nth))),
+    }
+}
+
+fn parts(scene: &Scene, wish: &Wish, ground: &Arc<VirtualGround>) -> Setup {
+    let config = config(wish, &scene.droppers);
+    let ground: Arc<dyn Ground> = Arc::clone(ground) as Arc<dyn Ground>;
+    let base = base(&*ground, config.net.as_ref().expect("the mesh is on")).expect("the port is free");
+    let first = LifeState::new(random_life(&*ground), config.node.name.as_str(), ground.mono());
+    let shared = Arc::new(Shared::new(ground, Arc::new(first)));
+    let state = shared.current.load_full();
+    Setup { config: Arc::new(config), base: Some(Arc::new(base)), shared, state }
 }
 
 fn config(wish: &Wish, droppers: &Droppers) -> MeshConfig {

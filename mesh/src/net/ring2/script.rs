@@ -114,7 +114,8 @@ fn event(dice: &mut Dice, gateways: usize) -> Event {
     Event { at_ms, for_ms, fault }
 }
 
-fn paths(dice: &mut Dice) -> Paths {
+/// What the paths are like.
+pub(super) fn paths(dice: &mut Dice) -> Paths {
     let delay_us = dice.log_between(100, 60_000);
     Paths {
         delay_us,
