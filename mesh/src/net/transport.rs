@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use covey_crdt::id::GatewayName;
+use quinn::congestion::CubicConfig;
 use quinn::{AsyncUdpSocket, ConnectionError, Endpoint, EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use quinn_proto::HashedConnectionIdGenerator;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -40,6 +41,10 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const RECEIVE_WINDOW_BYTES: u32 = 3 << 20;
 /// Bytes of one connection that may be sent and unacknowledged; small, so that queues stay where priorities apply.
 const SEND_WINDOW_BYTES: u64 = 1 << 20;
+/// Where the congestion window starts: a second of a busy gateway's pushes. While it is full, quinn sends neither fresh
+/// data nor acknowledgements, only probes at doubling intervals, so that two gateways that push to each other through a
+/// short cut would both be silent for as long again as the cut took. With room they notice at the next exchange.
+const INITIAL_WINDOW_BYTES: u64 = 256 << 10;
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 const INCOMING_MAX: usize = 256;
 const INCOMING_BUFFER_BYTES: u64 = 64 << 10;
@@ -128,11 +133,14 @@ pub(super) fn client_config(tls: &Tls) -> quinn::ClientConfig {
 }
 
 fn transport_config() -> TransportConfig {
+    let mut congestion = CubicConfig::default();
+    congestion.initial_window(INITIAL_WINDOW_BYTES);
     let mut config = TransportConfig::default();
     config
         .max_idle_timeout(Some(IDLE.try_into().expect("seconds fit")))
         .keep_alive_interval(Some(KEEP_ALIVE))
         .initial_rtt(INITIAL_RTT)
+        .congestion_controller_factory(Arc::new(congestion))
         .max_concurrent_uni_streams(VarInt::from_u32(UNI_STREAMS))
         .max_concurrent_bidi_streams(VarInt::from_u32(BI_STREAMS))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_BYTES))
