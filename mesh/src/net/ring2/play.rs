@@ -12,7 +12,7 @@ use super::dice::Dice;
 use super::now;
 use super::script::{Event, Fault, HEALED, Script};
 use super::socket::Gates;
-use super::world::{World, address, probed, wish};
+use super::world::{World, address, known, wish};
 use crate::net::metrics::LinkFailure;
 
 /// After healing, all must be clean, equal and linked within this: a peer that died behind a cut is given up by QUIC
@@ -90,7 +90,7 @@ impl Player {
     fn traffic(&mut self) {
         for index in 0..self.script.gateways {
             if self.world.processes[index].is_some() && self.dice.happens(100) {
-                let _ = self.world.process(index).mesh.submit(probed());
+                let _ = self.world.process(index).mesh.submit(known());
             }
             let chains = 1 + STEP_MS / self.script.place_every_ms;
             let chance = (1_000 * STEP_MS / self.script.place_every_ms).min(1_000);
@@ -215,7 +215,7 @@ impl Player {
         }
         // What was agreed before says nothing: this must arrive everywhere.
         for index in 0..self.script.gateways {
-            assert!(self.world.place(index, 3), "a queue that was emptied has room");
+            self.world.introduce(index);
         }
     }
 

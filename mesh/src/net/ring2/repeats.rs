@@ -17,7 +17,7 @@ fn trace(seed: u64) -> (u64, u64) {
         let bad =
             Paths { delay_us: 2_000, jitter_us: 3_000, loss_permille: 30, duplicate_permille: 20, mtu_bytes: 1_400 };
         let mut world = World::of(seed, bad, 3);
-        assert!(world.process(0).mesh.submit(super::world::probed()));
+        assert!(world.process(0).mesh.submit(super::world::known()));
         for round in 0..40 {
             let _ = world.place(round % 3, 40);
             world.pass(Duration::from_millis(100)).await;

@@ -43,6 +43,8 @@ pub(super) struct World {
     /// How to start those that are not.
     pub(super) down: BTreeMap<usize, Wish>,
     placed: Vec<Placed>,
+    /// Workers besides the one of all placements, each introduced by one gateway.
+    introduced: u64,
     /// Every digest ever advertised with a vector (I1).
     digests: BTreeMap<String, (String, String)>,
     carrier: JoinHandle<()>,
@@ -71,6 +73,7 @@ impl World {
             processes: Vec::new(),
             down: BTreeMap::new(),
             placed: Vec::new(),
+            introduced: 0,
             digests: BTreeMap::new(),
             carrier,
         }
@@ -89,7 +92,7 @@ impl World {
     /// Starts one more gateway.
     pub(super) fn start(&mut self, wish: Wish) -> usize {
         let process = Process::start(&self.scene, wish);
-        assert!(process.mesh.submit(probed()));
+        assert!(process.mesh.submit(known()));
         self.processes.push(Some(process));
         self.processes.len() - 1
     }
@@ -99,7 +102,7 @@ impl World {
         if let Some(mut wish) = self.down.remove(&index) {
             wish.nth += 1;
             let process = Process::start(&self.scene, wish);
-            assert!(process.mesh.submit(probed()));
+            assert!(process.mesh.submit(known()));
             self.processes[index] = Some(process);
         }
     }
@@ -139,11 +142,18 @@ impl World {
         let Some(process) = &self.processes[index] else { return false };
         let first = self.placed.len() as u64 * CHAIN_STRIDE;
         let life = process.mesh.life();
-        let taken = process.mesh.submit(place(first, blocks));
+        let taken = process.mesh.submit(place(worker("w"), first, blocks));
         if taken {
             self.placed.push(Placed { life, blocks });
         }
         taken
+    }
+
+    /// Introduces a worker through a gateway: something that nobody can have heard of before now.
+    pub(super) fn introduce(&mut self, index: usize) {
+        self.introduced += 1;
+        let probed = probed(worker(&format!("w{}", self.introduced)));
+        assert!(self.process(index).mesh.submit(probed), "a queue that is emptied all the time has room");
     }
 
     /// Lets time pass, and looks.
@@ -201,15 +211,17 @@ impl World {
         }) && self.running().all(|process| process.linked().len() == others)
     }
 
-    /// Whether what was placed through lives that still run (and dropped nothing) is everywhere, and nothing else than
-    /// what was placed.
+    /// Whether what was placed through lives that still run (and dropped nothing) is everywhere, every worker that was
+    /// introduced, and nothing else than what was placed.
     pub(super) fn has_placed(&self) -> bool {
         let droppers = self.scene.droppers.lock().expect("no panic inside");
         let lives = self.running().map(|process| process.mesh.life()).filter(|life| !droppers.contains(life));
         let lives: Vec<LifeId> = lives.collect();
         let kept: u64 = self.placed.iter().filter(|placed| lives.contains(&placed.life)).map(|p| p.blocks).sum();
         let all: u64 = self.placed.iter().map(|placed| placed.blocks).sum();
-        self.running().all(|process| (kept..=all).contains(&process.mesh.status().blocks))
+        self.running().map(|process| process.mesh.status()).all(|status| {
+            (kept..=all).contains(&status.blocks) && (self.introduced == 0 || status.workers == 1 + self.introduced)
+        })
     }
 
     /// One line per process, for a failure's message.
@@ -253,8 +265,8 @@ pub(super) fn wish(index: usize, seeds: &[usize]) -> Wish {
     }
 }
 
-fn worker() -> WorkerId {
-    WorkerId::new("w1", 0).expect("a name")
+fn worker(name: &str) -> WorkerId {
+    WorkerId::new(name, 0).expect("a name")
 }
 
 fn token() -> Token {
@@ -262,22 +274,21 @@ fn token() -> Token {
 }
 
 /// What makes the worker of all placements known.
-pub(super) fn probed() -> Local {
-    Local::Probed {
-        worker: worker(),
-        started_at: Incarnation::unknown(),
-        token: token(),
-        capacity_tokens: Some(1 << 26),
-    }
+pub(super) fn known() -> Local {
+    probed(worker("w"))
 }
 
-fn place(first: u64, blocks: u64) -> Local {
+fn probed(worker: WorkerId) -> Local {
+    Local::Probed { worker, started_at: Incarnation::unknown(), token: token(), capacity_tokens: Some(1 << 26) }
+}
+
+fn place(worker: WorkerId, first: u64, blocks: u64) -> Local {
     assert!(blocks <= CHAIN_STRIDE);
     let model = ModelName::new("m").expect("a name");
     let keyspace = Keyspace::new(model, Unit::Bytes, 256, derive_hash_key(&SECRET).id()).expect("a keyspace");
     let chain: Vec<BlockHash> = (first..first + blocks).map(BlockHash).collect();
     Local::Place {
-        worker: worker(),
+        worker,
         keyspace: Arc::new(keyspace),
         incarnation: Incarnation::unknown().next(token()),
         chain: chain.into(),
