@@ -186,6 +186,10 @@ impl<'a> Driver<'a> {
             Woken::Other => {}
         }
         for _ in 0..COMMANDS_PER_TURN {
+            // The queue outlives lives: one that wakes from a stall must leave it to the one that takes over.
+            if self.setup.state.is_superseded() {
+                return;
+            }
             let Some(local) = self.setup.shared.commands.pop() else { break };
             self.feed(Input::Local(local));
         }

@@ -200,6 +200,26 @@ fn a_life_that_wakes_from_a_long_stall_harms_nothing_of_the_one_that_took_over()
 }
 
 #[test]
+fn what_waits_for_a_life_that_stalled_is_left_to_the_next_one() {
+    run(async {
+        let mut world = settled(10, 2).await;
+        let before = life(&world, 0);
+        let gates = world.process(0).stall(true);
+        while !world.process(0).shared.current.load().is_superseded() {
+            tokio::time::sleep(ms(5)).await;
+        }
+        // The old life wakes before the new one has begun, and finds the queue full.
+        for _ in 0..20 {
+            world.introduce(0);
+        }
+        gates.turns.open();
+        gates.quic.open();
+        world.until("another life", SOON, |world| life(world, 0) != before).await;
+        world.until("everything that waited is everywhere", ms(5_000), World::is_whole).await;
+    });
+}
+
+#[test]
 fn a_donor_that_leaves_while_its_repair_stream_is_full_leaves_in_time() {
     run(async {
         let mut world = World::of(6, Paths { delay_us: 30_000, ..Paths::calm() }, 2);
