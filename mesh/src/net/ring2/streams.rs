@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use quinn::VarInt;
+use tokio::time::timeout;
 
 use super::network::Paths;
 use super::rogue::Rogue;
@@ -29,7 +30,7 @@ async fn with_rogue() -> (World, Rogue) {
 
 /// The rogue lost its link for what it did, once, and the mesh goes on.
 async fn cost_the_link(world: &mut World, rogue: &Rogue) {
-    let error = rogue.connection.closed().await;
+    let error = timeout(SOON, rogue.connection.closed()).await.expect("the link is closed");
     assert_eq!(failure(&error), LinkFailure::Protocol, "{error}");
     world.until("the link is gone", SOON, |world| world.process(0).linked().len() == 1).await;
     assert_eq!(world.process(0).mesh.metrics().frames_malformed, 1);
