@@ -96,7 +96,8 @@ impl Node {
         status.phase = peer.phase;
         status.digest = peer.digest.map(|digest| digest.to_string());
         status.vector = peer.vector_hash.map(|hash| format!("{hash:016x}"));
-        if let Some(heard) = peer.heard {
+        // On a new connection nothing is known until its whole vector has come.
+        if let Some(heard) = peer.heard.filter(|_| peer.known_version > 0) {
             status.lag_ms = Some(self.lag_ms(now, peer));
             status.their_lag_ms = Some(self.their_lag_ms(heard, peer));
             let lag = peer.known.iter().map(|(life, head)| head.seq.saturating_sub(self.vector.head(*life).seq)).sum();
