@@ -15,6 +15,7 @@ pub mod engine;
 #[cfg(feature = "plants")]
 pub mod hunt;
 pub mod invariants;
+pub mod legs;
 pub mod marks;
 pub mod network;
 pub mod oracle;

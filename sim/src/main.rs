@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use covey_sim::demo::{self, DemoArgs};
-use covey_sim::ring1::{self, DiffArgs, RunArgs, ShrinkArgs, SwarmArgs};
+use covey_sim::ring1::{self, DiffArgs, LegsArgs, RunArgs, ShrinkArgs, SwarmArgs};
 use covey_sim::worker::{self, WorkerArgs};
 
 /// Tries Covey out: an engine model, workloads, and a demo with real processes
@@ -23,6 +23,8 @@ enum Command {
     Demo(Box<DemoArgs>),
     /// Compare two nodes of a simulated run at a moment: what differs, and why
     Diff(DiffArgs),
+    /// Run the chaos legs in virtual time: partitions, restarts, losses of gateways and workers, under load
+    Legs(LegsArgs),
     /// Run one plan of the deterministic simulator and print what it came to, with traces if asked
     Run(RunArgs),
     /// Make a plan that breaks an invariant smaller
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         match command {
             Command::Demo(args) => demo::run(&args).await,
             Command::Diff(args) => ring1::diff(&args),
+            Command::Legs(args) => ring1::legs(&args),
             Command::Run(args) => ring1::run(&args),
             Command::Shrink(args) => ring1::shrink(&args),
             Command::Swarm(args) => ring1::swarm(&args),

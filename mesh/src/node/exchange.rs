@@ -225,6 +225,9 @@ impl Node {
 
     /// Whether somebody counts more of this life's log than it wrote, or other ops.
     pub(super) fn is_forked(&self, rows: &[(LifeId, Head)]) -> bool {
+        if planted(Plant::ForkUnnoticed) {
+            return false;
+        }
         let own = self.vector.head(self.life);
         rows.iter().any(|(life, head)| {
             let other = |hash: u64| head.hash != hash;
@@ -328,8 +331,9 @@ impl Node {
             && peer.phase == Some(Phase::Clean)
             && peer.vector_hash == Some(self.vector.hash());
         if comparable && peer.digest != Some(self.replica.digest()) {
+            let ready = !peer.shunned(self.now);
             self.note(Note::DigestMismatch { peer: from });
-            if self.session.is_none() {
+            if self.session.is_none() && ready {
                 self.start_session(from, RepairWhy::Mismatch);
             }
         }

@@ -96,7 +96,8 @@ impl Node {
         status.phase = peer.phase;
         status.digest = peer.digest.map(|digest| digest.to_string());
         status.vector = peer.vector_hash.map(|hash| format!("{hash:016x}"));
-        // On a new connection nothing is known until its whole vector has come.
+        // On a new connection the first exchange may only say what changed since the last one: until its whole vector has
+        // come, how far apart the two are is not known.
         if let Some(heard) = peer.heard.filter(|_| peer.known_version > 0) {
             status.lag_ms = Some(self.lag_ms(now, peer));
             status.their_lag_ms = Some(self.their_lag_ms(heard, peer));

@@ -19,7 +19,7 @@ use covey_crdt::hash::{BlockHash, PathId};
 use covey_crdt::id::{Incarnation, LifeId, WorkerId};
 use covey_crdt::lives::Retirement;
 use covey_crdt::op::Op;
-use covey_crdt::replica::Expanded;
+use covey_crdt::replica::{Expanded, Replica};
 use covey_crdt::stamp::Stamp;
 use covey_mesh::node::Node;
 
@@ -174,6 +174,12 @@ impl Oracle {
     #[must_use]
     pub const fn takeovers(&self) -> u64 {
         self.takeovers.seen
+    }
+
+    /// Whether the replica knows the life as retired, or forgot it.
+    #[must_use]
+    pub fn has_ended(&self, life: LifeId, replica: &Replica) -> bool {
+        replica.retired().contains_key(&life) || self.ends.get(&life).is_some_and(|end| end.at <= replica.forgotten())
     }
 
     /// What a replica counts: its vector, and the whole logs of the lives that are retired there, forgotten ones included.

@@ -227,11 +227,19 @@ pub struct DriverPlan {
     pub crash_ms: (u64, u64),
     /// One-way delays that a handshake takes before the first frame.
     pub handshake_delays: u64,
+    /// Whether frames of one class between two nodes stay in order, as streams keep them.
+    pub in_order: bool,
 }
 
 impl Default for DriverPlan {
     fn default() -> Self {
-        Self { redial_ms: (700, 1_300), dead_ms: (1_500, 6_000), crash_ms: (50, 3_000), handshake_delays: 0 }
+        Self {
+            redial_ms: (700, 1_300),
+            dead_ms: (1_500, 6_000),
+            crash_ms: (50, 3_000),
+            handshake_delays: 0,
+            in_order: false,
+        }
     }
 }
 

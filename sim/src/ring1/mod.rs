@@ -5,6 +5,7 @@
 
 mod diff;
 mod failure;
+mod legs;
 mod plan_args;
 mod run;
 mod shrink;
@@ -14,6 +15,7 @@ mod units;
 use std::io::{self, Write as _};
 
 pub use diff::{DiffArgs, diff};
+pub use legs::{LegsArgs, legs};
 pub use plan_args::{PlanArgs, Regression, read_plan};
 pub use run::{RunArgs, run};
 pub use shrink::{ShrinkArgs, shrink};

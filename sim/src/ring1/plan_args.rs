@@ -8,6 +8,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::legs;
 use crate::plan::Plan;
 
 /// Which plan.
@@ -19,6 +20,9 @@ pub struct PlanArgs {
     /// Take this plan in place of a seed's: JSON as `run` prints it, or as `shrink --out` writes it
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
+    /// Take the plan of a chaos leg, as `covey-sim legs` names them
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["seed", "plan"])]
+    pub leg: Option<String>,
 }
 
 /// A plan that once broke something, as it is committed.
@@ -37,17 +41,22 @@ impl PlanArgs {
     /// # Errors
     /// When it cannot be read or carried out, naming the file and the place.
     pub fn plan(&self) -> Result<Plan, String> {
-        match &self.plan {
-            None => Ok(Plan::from_seed(self.seed)),
-            Some(file) => read_plan(file),
+        match (&self.plan, &self.leg) {
+            (Some(file), _) => read_plan(file),
+            (None, Some(name)) => legs::plan(name).ok_or_else(|| {
+                let names: Vec<_> = legs::LEGS.iter().chain(legs::SMALL).map(|leg| leg.name).collect();
+                format!("{name:?} is no leg: choose among {}", names.join(", "))
+            }),
+            (None, None) => Ok(Plan::from_seed(self.seed)),
         }
     }
 
     /// How to name the plan again on a command line.
     pub(super) fn again(&self) -> String {
-        match &self.plan {
-            None => format!("--seed {}", self.seed),
-            Some(file) => format!("--plan {}", file.display()),
+        match (&self.plan, &self.leg) {
+            (Some(file), _) => format!("--plan {}", file.display()),
+            (None, Some(name)) => format!("--leg {name}"),
+            (None, None) => format!("--seed {}", self.seed),
         }
     }
 }

@@ -55,6 +55,11 @@ pub trait Tracer: Send {
     /// An event was carried out.
     fn step(&mut self, step: Step);
 
+    /// Whether [`Self::step`] does anything: describing events is dear.
+    fn wants_steps(&self) -> bool {
+        true
+    }
+
     /// A node noted something; the world is as it was before the node's turn was carried on.
     fn note(&mut self, _world: &World, _node: usize, _note: &Note) {}
 

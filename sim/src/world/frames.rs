@@ -35,19 +35,20 @@ impl World {
         let connection = self.network.connection(from, slot);
         for arrival in arrivals.drain(..) {
             let (receiver, bytes) = (to, bytes.clone());
-            let frame = Frame {
-                from,
-                sender: life,
-                to: slot,
-                receiver,
-                bytes,
-                state: arrival.state,
-                connection,
-                sent_us: self.now_us,
-            };
-            self.after(leaves_us + arrival.delay_us, Event::Deliver(Box::new(frame)));
+            let (state, sent_us) = (arrival.state, self.now_us);
+            let frame = Frame { from, sender: life, to: slot, receiver, bytes, state, connection, sent_us };
+            let at_us = self.now_us + leaves_us + arrival.delay_us;
+            let at_us = if self.plan.driver.in_order { self.in_order(at_us, (from, slot, class)) } else { at_us };
+            self.at(at_us, Event::Deliver(Box::new(frame)));
         }
         self.arrivals = arrivals;
+    }
+
+    /// Not before the frame sent last on the same stream.
+    fn in_order(&mut self, at_us: u64, stream: (usize, usize, Class)) -> u64 {
+        let last_us = self.streams.entry(stream).or_default();
+        *last_us = at_us.max(*last_us + 1);
+        *last_us
     }
 
     /// A frame reaches the life it was sent to, or nobody: the transport knows lives apart.

@@ -131,10 +131,10 @@ impl World {
         for (other, peer, _) in self.live().filter(|(other, _, _)| *other != slot) {
             let life = peer.life();
             let name = life.to_string();
-            // A retired life's entry is gone from the vector, whatever was applied of it.
             let behind = |of: &Node, than: &Node| -> u64 {
-                let counted = than.vector().lives().filter(|(life, _)| !of.replica().retired().contains_key(life));
-                counted.map(|(life, head)| head.seq.saturating_sub(of.vector().head(life).seq)).sum()
+                // What is retired was counted whole, and is in no vector any more.
+                let counts = than.vector().lives().filter(|(life, _)| !self.oracle.has_ended(*life, of.replica()));
+                counts.map(|(life, head)| head.seq.saturating_sub(of.vector().head(life).seq)).sum()
             };
             let moments = heard(&name).map(|ms| self.gauges.when_sent(self.now_us, slot, life, ms));
             let truth = PeerTruth {
@@ -142,10 +142,7 @@ impl World {
                 may_be_linked: self.network.is_up(slot, other) || self.ghosts.contains(&(slot, life)),
                 lag_ops: behind(node, peer),
                 their_lag_ops: behind(peer, node),
-                // Whom it does not hear may have retired lives and forgotten them since, and while one has retired what the
-                // other has not, their vectors do not compare: a retired life's entry is gone.
-                vector: (self.network.is_up(slot, other) && node.replica().retired() == peer.replica().retired())
-                    .then(|| peer.vector().hash()),
+                vector: Some(peer.vector().hash()),
             };
             peers.insert(name, truth);
         }

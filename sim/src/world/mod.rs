@@ -29,7 +29,7 @@ use covey_crdt::id::{GatewayName, LifeId};
 use covey_crdt::stamp::WallMs;
 use covey_mesh::input::{Input, Member, MonoTime};
 use covey_mesh::note::Note;
-use covey_mesh::output::{Output, Rebirth};
+use covey_mesh::output::{Class, Output, Rebirth};
 use covey_mesh::status::Phase;
 
 use crate::invariants::{self, Violation};
@@ -161,6 +161,8 @@ pub struct World {
     watches_left: u32,
     arrivals: Vec<Arrival>,
     copies_left: u32,
+    /// When the last frame of a class between two nodes arrives, where order is kept.
+    streams: BTreeMap<(usize, usize, Class), u64>,
     over: bool,
     outcome: Outcome,
     watch: Watch,
@@ -207,6 +209,7 @@ impl World {
             watches_left: calm::WATCHES_MAX,
             arrivals: Vec::new(),
             copies_left: frames::COPIES_MAX,
+            streams: BTreeMap::new(),
             over: false,
             outcome: Outcome::default(),
             watch,
@@ -277,7 +280,7 @@ impl World {
         }
         self.outcome.trace = event.trace(at_us, self.outcome.trace);
         self.outcome.events += 1;
-        let step = self.watch.tracer.is_some().then(|| self.describe(cause, &event));
+        let step = self.is_traced().then(|| self.describe(cause, &event));
         self.carry_out(event);
         self.traced(step);
         self.outcome.violations.is_empty() && !self.over

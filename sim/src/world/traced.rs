@@ -15,6 +15,10 @@ use crate::trace::{Step, node_name};
 type Told = (&'static str, Option<usize>, Value);
 
 impl World {
+    pub(super) fn is_traced(&self) -> bool {
+        self.watch.tracer.as_ref().is_some_and(|tracer| tracer.wants_steps())
+    }
+
     /// The event as a trace has it, before it is carried out.
     pub(super) fn describe(&self, cause: u64, event: &Event) -> Step {
         let (kind, node, fields) = self.told(event);
@@ -49,8 +53,8 @@ impl World {
             Event::Shaken { one, other, .. } => ("handshake", Some(*one), json!({ "to": node_name(*other) })),
             Event::LinkDead { one, other } => ("link-dead", Some(*one), json!({ "to": node_name(*other) })),
             Event::PeerGone { node, life } => ("peer-gone", Some(*node), json!({ "life": life.to_string() })),
-            Event::Member { node, member } => ("member", Some(*node), json!({ "says": format!("{member:?}") })),
             Event::Missed { node, life } => ("missed", Some(*node), json!({ "life": life.to_string() })),
+            Event::Member { node, member } => ("member", Some(*node), json!({ "says": format!("{member:?}") })),
             Event::Fault { nth } => ("fault", None, json!({ "nth": nth, "fault": self.plan.events[*nth].fault })),
             Event::Next(next) => ("fault-goes-on", None, json!({ "next": format!("{next:?}") })),
             Event::Blocked { node, to } => ("blocked", Some(*node), json!({ "to": node_name(*to) })),
@@ -95,7 +99,7 @@ impl World {
 
     pub(super) fn watch_note(&mut self, node: usize, note: &Note) {
         let Some(mut tracer) = self.watch.tracer.take() else { return };
-        if !matches!(note, Note::Sent { .. } | Note::Applied { .. }) {
+        if tracer.wants_steps() && !matches!(note, Note::Sent { .. } | Note::Applied { .. }) {
             self.noted.push((node, format!("{note:?}")));
         }
         tracer.note(self, node, note);

@@ -4,6 +4,7 @@
 
 mod cli;
 mod demo;
+mod legs;
 mod regressions;
 mod swarm;
 mod trace;
