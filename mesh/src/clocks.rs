@@ -35,14 +35,15 @@ impl Reading {
 /// Milliseconds the local clock is ahead of the median of itself and `others` (negative: behind); `None` with nobody to
 /// compare with.
 pub(crate) fn ahead_ms(now: MonoTime, wall: WallMs, others: impl Iterator<Item = Reading>) -> Option<i64> {
-    let mut walls: Vec<i128> = others.filter_map(|reading| reading.wall_ms(now)).collect();
+    let mut walls: Vec<i128> = Vec::with_capacity(32);
+    walls.extend(others.filter_map(|reading| reading.wall_ms(now)));
     if walls.is_empty() {
         return None;
     }
     let own = i128::from(wall.0);
     walls.push(own);
-    walls.sort_unstable();
-    let median = walls[(walls.len() - 1) / 2];
+    let middle = (walls.len() - 1) / 2;
+    let median = *walls.select_nth_unstable(middle).1;
     Some(i64::try_from(own - median).unwrap_or(if own > median { i64::MAX } else { i64::MIN }))
 }
 

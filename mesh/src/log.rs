@@ -28,11 +28,14 @@ pub(crate) struct Retained {
     pub(crate) at: MonoTime,
 }
 
-/// A received op that is not applied yet, and the running hash its sender has after it.
+/// A received op that is not applied yet, and the running hashes its sender has before and after it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldOp {
     pub(crate) op: Arc<Op>,
+    pub(crate) before: u64,
     pub(crate) hash: u64,
+    /// Its canonical size.
+    pub(crate) bytes: usize,
 }
 
 /// One life's log.

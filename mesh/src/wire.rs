@@ -191,7 +191,8 @@ impl From<Id> for LifeId {
 impl Message {
     /// The frame: version (2 bytes little-endian), then the envelope.
     pub(crate) fn encode(&self) -> Bytes {
-        let mut bytes = WIRE_VERSION.to_le_bytes().to_vec();
+        let mut bytes = Vec::with_capacity(192);
+        bytes.extend_from_slice(&WIRE_VERSION.to_le_bytes());
         rmp_serde::encode::write(&mut bytes, self).expect("an envelope of plain fields always encodes");
         assert!(bytes.len() <= FRAME_BYTES_MAX, "senders close their frames before the bound");
         Bytes::from(bytes)

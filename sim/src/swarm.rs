@@ -48,7 +48,7 @@ pub struct Report {
     pub failures: BTreeMap<u64, Vec<Violation>>,
     /// How often each mark was left.
     pub marks: BTreeMap<&'static str, u64>,
-    /// Events carried out, second runs included.
+    /// Core events, second runs included: inputs given to nodes and outputs taken from them.
     pub events: u64,
     /// Ops published, by seed.
     pub ops: BTreeMap<u64, u64>,

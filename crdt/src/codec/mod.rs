@@ -107,6 +107,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// With room for `bytes`: one op is a few dozen, and most are encoded alone, for their hash.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+
     pub(crate) fn u8(&mut self, value: u8) {
         self.bytes.push(value);
     }

@@ -32,7 +32,7 @@ const LABELS_MAX: usize = 64;
 /// Packs ops of one life's log. One op alone gives the canonical bytes that the running log hash is taken over.
 #[must_use]
 pub fn encode_ops<'a>(ops: impl IntoIterator<Item = &'a Op>) -> Vec<u8> {
-    let (mut tables, mut rows) = (TableWriter::default(), Writer::default());
+    let (mut tables, mut rows) = (TableWriter::default(), Writer::with_capacity(64));
     for op in ops {
         write_op(&mut tables, &mut rows, op);
     }

@@ -22,12 +22,18 @@ pub(super) struct Target {
 }
 
 /// Collects the tables while rows are written.
-#[derive(Default)]
 pub(super) struct TableWriter {
     texts: BTreeMap<Arc<str>, u16>,
     text_bytes: Writer,
     targets: BTreeMap<Target, u16>,
     target_bytes: Writer,
+}
+
+impl Default for TableWriter {
+    fn default() -> Self {
+        let (text_bytes, target_bytes) = (Writer::with_capacity(64), Writer::with_capacity(64));
+        Self { texts: BTreeMap::new(), text_bytes, targets: BTreeMap::new(), target_bytes }
+    }
 }
 
 impl TableWriter {
@@ -69,7 +75,8 @@ impl TableWriter {
 
     /// The tables, followed by `rows`.
     pub(super) fn finish(self, rows: Writer) -> Vec<u8> {
-        let mut blob = Writer::default();
+        let bytes = self.text_bytes.bytes.len() + self.target_bytes.bytes.len() + rows.bytes.len();
+        let mut blob = Writer::with_capacity(8 + bytes);
         blob.count(self.texts.len());
         blob.bytes.extend_from_slice(&self.text_bytes.bytes);
         blob.count(self.targets.len());

@@ -201,14 +201,16 @@ impl Node {
         let mut hash = frame.before;
         let mut duplicates = 0;
         for (seq, op) in (frame.first..).zip(ops) {
-            hash = step(hash, &op).0;
+            let before = hash;
+            let (after, bytes) = step(before, &op);
+            hash = after;
             if seq == head.seq && hash != head.hash {
                 return false;
             }
             if seq <= head.seq || log.holds(seq).is_some() {
                 duplicates += 1;
             } else if !crowded || seq == head.seq + 1 {
-                log.hold(seq, HeldOp { op: Arc::new(op), hash });
+                log.hold(seq, HeldOp { op: Arc::new(op), before, hash, bytes });
             }
         }
         if duplicates > 0 {
@@ -258,9 +260,9 @@ impl Node {
         loop {
             let head = self.vector.head(life);
             let Some(held) = self.logs.get(&life).and_then(|log| log.holds(head.seq + 1)).cloned() else { return };
-            let (hash, bytes) = step(head.hash, &held.op);
+            let (hash, bytes) = (held.hash, held.bytes);
             let first_is_join = (head.seq == 0) == matches!(&*held.op, Op::Joined { .. });
-            if hash != held.hash || !first_is_join {
+            if held.before != head.hash || !first_is_join {
                 return self.fork(sender.unwrap_or(life), life);
             }
             if held.op.latest().is_some_and(|stamp| self.is_future(stamp)) {

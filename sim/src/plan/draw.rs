@@ -49,7 +49,7 @@ impl Plan {
         let nodes = NODES[size.index(NODES.len())];
         let workers = if size.chance(0.15) { size.between(13, 64) } else { size.magnitude(1, 12) } as usize;
         let mut faults_ms = size.between(4_000, 12_000);
-        let mut ops_per_s = size.magnitude(60, 1_500);
+        let mut ops_per_s = size.magnitude(200, 4_500);
         if nodes <= 3 && size.chance(0.1) {
             faults_ms = size.between(90_000, 240_000);
             ops_per_s = ops_per_s.div_ceil(25);
@@ -102,7 +102,7 @@ impl Plan {
         if draw.chance(0.5) {
             let rows = self.ops_per_s * self.faults_ms / 1_000;
             let blocks = (self.capacity_tokens / 64 + 1) * self.workers as u64;
-            let least = (rows.min(blocks) * 80 / 60).max(1);
+            let least = (rows.min(blocks) * 80 / 40).max(1);
             self.knobs.slice_bytes = draw.magnitude(1, 8_000).max(least) as usize;
         }
         if draw.chance(0.5) {

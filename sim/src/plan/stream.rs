@@ -52,6 +52,11 @@ impl Stream {
         (from.ln() + self.unit() * (to.ln() - from.ln())).exp()
     }
 
+    /// A share, log-uniform between `from` and `to`, in millionths: few digits survive being printed and read exactly.
+    pub fn share(&mut self, from: f64, to: f64) -> f64 {
+        (self.log_uniform(from, to) * 1e6).round() / 1e6
+    }
+
     /// As [`Self::log_uniform`], a whole number.
     pub fn magnitude(&mut self, from: u64, to: u64) -> u64 {
         self.log_uniform(from as f64, to as f64 + 0.999) as u64

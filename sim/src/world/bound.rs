@@ -27,8 +27,8 @@ pub(super) fn before(plan: &Plan) -> u64 {
     CONVERGE_MS + slow.max().unwrap_or(0)
 }
 
-/// What two walks over a state of `bytes` cost, in slices of `slice_bytes` and round trips of `round_trip_ms`: one that
-/// was given up, and one that ends.
+/// What walks over a state of `bytes` cost, in slices of `slice_bytes` and round trips of `round_trip_ms`: one that was
+/// given up, one that ends, and the same again when what was lost is said again and no log reaches back to it.
 pub(super) const fn walk(bytes: u64, slice_bytes: u64, round_trip_ms: u64) -> u64 {
-    2 * (bytes / if slice_bytes == 0 { 1 } else { slice_bytes } + 1) * round_trip_ms
+    4 * (bytes / if slice_bytes == 0 { 1 } else { slice_bytes } + 1) * round_trip_ms
 }

@@ -28,8 +28,8 @@ const HEARTBEAT_BYTES: u64 = 420;
 pub(super) struct Quiet {
     since_us: u64,
     equal_us: u64,
-    /// Ops published by then.
-    published: u64,
+    /// What a healthy node's vector was then.
+    vector: u64,
 }
 
 impl World {
@@ -166,14 +166,14 @@ impl World {
         }
         let quiet_us = self.now_us - quiet.since_us;
         let watched = self.measuring && quiet_us >= self.plan.quiet_ms * 1_000;
-        if watched || (!self.measuring && quiet_us >= SETTLE_MS * 1_000) {
-            self.watch_on(quiet, watched && unequal.is_empty());
+        if unequal.is_empty() && (watched || (!self.measuring && quiet_us >= SETTLE_MS * 1_000)) {
+            self.watch_on(quiet, watched);
         }
     }
 
     /// The next part of the watch, or its end. When something happened that had to be told, it begins anew.
     fn watch_on(&mut self, quiet: Quiet, over: bool) {
-        let disturbed = self.oracle.published() > quiet.published || self.comes_due();
+        let disturbed = self.vector() != quiet.vector || self.comes_due();
         if disturbed && self.watches_left > 0 {
             self.watches_left -= 1;
             self.measuring = false;
@@ -198,11 +198,17 @@ impl World {
         slots.filter_map(|(_, slot)| slot.node.as_ref()).any(|node| node.waits_for_clock())
     }
 
+    /// A healthy node's vector: while it stays the same, nothing is told to anybody.
+    fn vector(&self) -> u64 {
+        let healthy = self.slots.iter().enumerate().filter(|(nth, _)| self.is_healthy(*nth));
+        healthy.filter_map(|(_, slot)| slot.node.as_ref()).map(|node| node.vector().hash()).next().unwrap_or(0)
+    }
+
     fn quiet_from_now(&mut self) -> Quiet {
         for slot in &mut self.slots {
             slot.quiet_sent = (0, 0);
         }
-        Quiet { since_us: self.now_us, equal_us: self.now_us, published: self.oracle.published() }
+        Quiet { since_us: self.now_us, equal_us: self.now_us, vector: self.vector() }
     }
 
     fn converged(&mut self) {

@@ -110,6 +110,10 @@ impl World {
     /// Rules (b) and (c): nothing from beyond the local clock's tolerance is in a node's state, whichever way it came.
     fn check_future(&mut self) {
         for nth in 0..self.slots.len() {
+            // A node that does nothing has not read its clock.
+            if self.slots[nth].pause.is_some() {
+                continue;
+            }
             let limit = self.wall(nth).0 + EPS_MS + 10;
             let slot = &self.slots[nth];
             for (worker, _, placed) in slot.node.iter().flat_map(|node| node.replica().holders()) {

@@ -58,11 +58,15 @@ impl World {
         if late || self.who[frame.to] != Some(frame.receiver) {
             return;
         }
+        let same = self.network.is_up(frame.from, frame.to)
+            && self.network.connection(frame.from, frame.to) == frame.connection;
+        // Of two processes that run one life, none speaks on the other's connection.
+        if !same && self.oracle.has_forked(frame.sender) {
+            return;
+        }
         match frame.state {
             State::Whole => {}
             State::Stale => {
-                let same = self.network.is_up(frame.from, frame.to)
-                    && self.network.connection(frame.from, frame.to) == frame.connection;
                 self.mark(if same { marks::STALE } else { marks::STALE_RECONNECTED });
             }
             State::Truncated => {

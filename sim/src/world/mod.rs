@@ -68,8 +68,10 @@ pub struct Outcome {
     pub violations: Vec<Violation>,
     /// Rolling hash over every event: equal seeds have equal hashes.
     pub trace: u64,
-    /// Events carried out.
+    /// Core events: inputs given to nodes and outputs taken from them.
     pub events: u64,
+    /// What happened in the virtual world, one thing at a time: frames, timers, faults, looks.
+    pub steps: u64,
     /// Ops published.
     pub ops: u64,
     /// Frames sent.
@@ -249,7 +251,7 @@ impl World {
     }
 
     fn at(&mut self, at_us: u64, event: Event) {
-        self.queue.push(at_us, (self.outcome.events, event));
+        self.queue.push(at_us, (self.outcome.steps, event));
     }
 
     fn after(&mut self, us: u64, event: Event) {
@@ -273,7 +275,7 @@ impl World {
             return true;
         }
         self.outcome.trace = event.trace(at_us, self.outcome.trace);
-        self.outcome.events += 1;
+        self.outcome.steps += 1;
         let step = self.is_traced().then(|| self.describe(cause, &event));
         self.carry_out(event);
         self.traced(step);
@@ -337,6 +339,7 @@ impl World {
             return slot.wait(input);
         }
         node.handle(mono, wall, input);
+        self.outcome.events += 1;
         self.oracle.record_branch(node, slot.branch);
         self.gauges.saw(self.now_us, node);
         self.collect(nth);
@@ -392,6 +395,7 @@ impl World {
         if unclosed.is_some() {
             self.violation("codec", format!("{} kept a link whose frame did not parse", self.slots[nth].name));
         }
+        self.outcome.events += outputs as u64;
         self.outcome.violations.extend(invariants::check_turn(self.slots[nth].name.as_str(), outputs));
         if let Some(why) = reborn {
             self.mark(match why {

@@ -7,10 +7,10 @@ impl Plan {
         let mut draw = self.stream("network");
         let network = &mut self.network;
         if draw.chance(0.5) {
-            network.loss = draw.log_uniform(0.001, 0.4);
+            network.loss = draw.share(0.001, 0.4);
         }
         if draw.chance(0.5) {
-            network.duplicate = draw.log_uniform(0.001, 0.3);
+            network.duplicate = draw.share(0.001, 0.3);
         }
         if draw.chance(0.5) {
             network.delay_ms = draw.magnitude(1, 300);
@@ -20,14 +20,14 @@ impl Plan {
         }
         let mut draw = self.stream("bursts");
         if draw.chance(0.5) {
-            let (enter, leave) = (draw.log_uniform(0.001, 0.1), draw.log_uniform(0.01, 0.5));
-            self.network.burst = Some(Burst { enter, leave, loss: draw.log_uniform(0.2, 1.0) });
+            let (enter, leave) = (draw.share(0.001, 0.1), draw.share(0.01, 0.5));
+            self.network.burst = Some(Burst { enter, leave, loss: draw.share(0.2, 1.0) });
         }
         let mut draw = self.stream("pairs");
         if draw.chance(0.5) {
             for _ in 0..draw.magnitude(1, self.nodes as u64) {
                 let (from, to) = (draw.index(self.nodes), draw.index(self.nodes));
-                let loss = draw.log_uniform(0.01, 0.9);
+                let loss = draw.share(0.01, 0.9);
                 if from != to && !self.network.pairs.iter().any(|pair| (pair.from, pair.to) == (from, to)) {
                     self.network.pairs.push(PairLoss { from, to, loss });
                 }
@@ -38,7 +38,7 @@ impl Plan {
     pub(super) fn draw_stale(&mut self) {
         let mut draw = self.stream("stale");
         if draw.chance(0.5) {
-            let share = draw.log_uniform(0.0005, 0.03);
+            let share = draw.share(0.0005, 0.03);
             let most_ms = draw.magnitude(1_500, self.faults_ms);
             self.network.stale = Some(Stale { share, least_ms: (most_ms / 4).max(1), most_ms });
         }
@@ -47,8 +47,8 @@ impl Plan {
     pub(super) fn draw_corruption(&mut self) {
         let mut draw = self.stream("corruption");
         if draw.chance(0.5) {
-            let truncated = if draw.chance(0.7) { draw.log_uniform(0.0001, 0.01) } else { 0.0 };
-            self.network.corruption = Some(Corruption { truncated, flipped: draw.log_uniform(0.0003, 0.02) });
+            let truncated = if draw.chance(0.7) { draw.share(0.0001, 0.01) } else { 0.0 };
+            self.network.corruption = Some(Corruption { truncated, flipped: draw.share(0.0003, 0.02) });
         }
     }
 
