@@ -3,11 +3,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix bench cargo
+.PHONY: help demo test verify fix bench plants cargo
 
 CARGO ?= cargo
 # Passed on to what a target runs: make demo ARGS='--gateways 4 --json out.json'
 ARGS ?=
+
+# Where `make plants` writes its figures, if anywhere.
+JSON ?=
+PLANTS_DIR := $(CURDIR)/target/plants
 
 DENY_VERSION := 0.20.2
 TOOLS := $(CURDIR)/target/tools
@@ -27,12 +31,22 @@ demo: cargo ## Build the binaries and compare gateways with and without the mesh
 
 test: cargo ## Run every test of the workspace, doc tests included
 	@$(CARGO) test --workspace --no-fail-fast $(ARGS)
+	@# A build of the core with planted bugs in it: each must be found, and nothing without one.
+	@$(CARGO) test -p covey-sim --features plants --test plants
+
+plants: cargo ## Hunt for every planted bug and print the table (JSON=FILE also writes it there)
+	@# In a directory of its own: no binary that people run is built with planted bugs.
+	@$(CARGO) build --release --quiet -p covey-sim --bin covey-sim --features plants --target-dir "$(PLANTS_DIR)"
+	@"$(PLANTS_DIR)/release/covey-sim" swarm --plant all $(if $(JSON),--json "$(JSON)") $(ARGS)
 
 verify: cargo ## Check formatting, lints, docs, isolation, tidiness and licences; changes nothing
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(CARGO) test --quiet -p covey-benches --test tidy
+	$(CARGO) clippy -p covey-sim --features plants --all-targets --quiet -- -D warnings
+	@if $(CARGO) tree -p covey-gateway-plugin -e normal --prefix none -f '{f}' | grep -w plants; then \
+	  echo "a gateway must not be built with planted bugs (above)" >&2; exit 1; fi
 	@# Alone, because a workspace build unifies features and would hide that the simulator needs a socket.
 	$(CARGO) check --quiet -p covey-sim
 	@if $(CARGO) tree -p covey-sim -e normal --prefix none | grep -E '^(quinn|chitchat)'; then \

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::change::{Change, Place, RunId};
 use crate::hash::{BlockHash, PathId};
 use crate::limits::{ANCHOR_BLOCKS, CHAIN_BLOCKS_MAX, RUN_BLOCKS_MAX};
+use crate::plant::{Plant, planted};
 
 /// The end of a chain as ops name it: identity and depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,7 +91,7 @@ impl Chains {
             if same > 0 {
                 place.blocks += same as u32;
                 rest = &rest[same..];
-            } else if let Some(&run) = self.children.get(&(place, next)) {
+            } else if let Some(run) = self.child(place, next) {
                 place = Place { run, blocks: 0 };
             } else {
                 let (head, tail) = rest.split_at(rest.len().min(RUN_BLOCKS_MAX as usize));
@@ -100,6 +101,14 @@ impl Chains {
         }
         self.retain(place.run);
         Ok(place)
+    }
+
+    /// The run that continues `place` with `next`.
+    fn child(&self, place: Place, next: BlockHash) -> Option<RunId> {
+        if planted(Plant::PathsByAlias) {
+            return self.children.iter().find(|((_, first), _)| *first == next).map(|(_, run)| *run);
+        }
+        self.children.get(&(place, next)).copied()
     }
 
     fn hang(&mut self, parent: Place, hashes: &[BlockHash], changes: &mut Vec<Change>) -> Place {

@@ -36,6 +36,30 @@ pub enum Op {
     /// State that this gateway holds although the ops that made it were lost with their writers (P6): said again as an
     /// op of its own, so that a vector describes it. Joins like any slice.
     Restated(Box<Slice>),
+    /// Another life is over: every member that is present has exactly these ops of it (P7).
+    Retired(LifeEnd),
+    /// Retired lives are not remembered any more.
+    Forget(Forget),
+}
+
+/// The end of a life's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LifeEnd {
+    /// Whose.
+    pub life: LifeId,
+    /// The number of its last op.
+    pub last: u64,
+    /// When it was decided.
+    pub stamp: Stamp,
+}
+
+/// What was retired up to a moment is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forget {
+    /// Lives retired at or before this are forgotten; never later than `stamp`.
+    pub through: Stamp,
+    /// When it was decided.
+    pub stamp: Stamp,
 }
 
 /// A placement.
@@ -108,6 +132,8 @@ impl Op {
             Self::Touch(touch) => Some(touch.stamp),
             Self::Floor(raise) => Some(raise.stamp),
             Self::Worker(update) => Some(update.stamp),
+            Self::Retired(end) => Some(end.stamp),
+            Self::Forget(forget) => Some(forget.stamp),
             Self::Joined { .. } | Self::Left | Self::Stored(_) | Self::Restated(_) => None,
         }
     }
@@ -117,9 +143,14 @@ impl Op {
     pub fn latest(&self) -> Option<Stamp> {
         match self {
             Self::Restated(slice) => slice.newest(),
-            Self::Joined { .. } | Self::Left | Self::Touch(_) | Self::Floor(_) | Self::Worker(_) | Self::Stored(_) => {
-                self.stamp()
-            }
+            Self::Joined { .. }
+            | Self::Left
+            | Self::Touch(_)
+            | Self::Floor(_)
+            | Self::Worker(_)
+            | Self::Stored(_)
+            | Self::Retired(_)
+            | Self::Forget(_) => self.stamp(),
         }
     }
 
@@ -131,24 +162,18 @@ impl Op {
         touch.into_iter().chain(segments.map(|(_, tip)| *tip))
     }
 
-    /// Whether the op may stand in the log of `life`: its stamp was issued there, and its floor is not later than it.
+    /// Whether the op may stand in the log of `life`: its stamp was issued there, what it names is not later than that,
+    /// and nobody retires itself.
     #[must_use]
     pub fn belongs_to(&self, life: LifeId) -> bool {
-        let floor_fits = match self {
+        let fits = match self {
             Self::Floor(raise) => raise.floor.stamp <= raise.stamp,
-            Self::Joined { .. } | Self::Left | Self::Touch(_) | Self::Worker(_) | Self::Stored(_) => true,
+            Self::Worker(update) => update.meta.as_ref().is_none_or(|meta| meta.stamp == update.stamp),
             Self::Restated(slice) => slice.next.is_none(),
+            Self::Retired(end) => end.life != life && end.last > 0,
+            Self::Forget(forget) => forget.through <= forget.stamp,
+            Self::Joined { .. } | Self::Left | Self::Touch(_) | Self::Stored(_) => true,
         };
-        let meta_fits = match self {
-            Self::Worker(WorkerUpdate { meta: Some(meta), stamp, .. }) => meta.stamp == *stamp,
-            Self::Worker(_)
-            | Self::Joined { .. }
-            | Self::Left
-            | Self::Touch(_)
-            | Self::Floor(_)
-            | Self::Stored(_)
-            | Self::Restated(_) => true,
-        };
-        floor_fits && meta_fits && self.stamp().is_none_or(|stamp| stamp.life == life)
+        fits && self.stamp().is_none_or(|stamp| stamp.life == life)
     }
 }

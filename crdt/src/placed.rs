@@ -13,6 +13,7 @@ use crate::chain::Chains;
 use crate::change::{Change, HolderSlot, Place, RunId};
 use crate::digest::Digest;
 use crate::lattice::Merged;
+use crate::plant::{Plant, planted};
 use crate::stamp::{Floor, Rank, Stamp};
 
 /// The blocks that one touch was the last to raise: one path, from `start` down to `tip`.
@@ -68,11 +69,15 @@ impl Placed {
     /// carries it is refused by its running hash, and here it changes nothing.
     pub(crate) fn touch(&mut self, ground: &mut Ground<'_>, tip: Place, stamp: Stamp) -> Merged {
         let tip = match stamp.cmp(&self.floor.stamp) {
+            _ if planted(Plant::TouchIgnoresFloor) => tip,
             std::cmp::Ordering::Less => return Merged::Unchanged,
             std::cmp::Ordering::Equal => ground.chains.ancestor(tip, self.floor.depth.saturating_sub(1)),
             std::cmp::Ordering::Greater => tip,
         };
         if tip.run == RunId::ROOT || self.segments.contains_key(&stamp) {
+            return Merged::Unchanged;
+        }
+        if planted(Plant::StampWithoutLife) && self.segments.keys().any(|other| other.hlc == stamp.hlc) {
             return Merged::Unchanged;
         }
         let mut starts: Vec<(Stamp, u32)> = Vec::new();
@@ -173,7 +178,7 @@ impl Placed {
 
     /// Room for at most `capacity` blocks from now on; it can only shrink.
     pub(crate) fn shrink(&mut self, ground: &mut Ground<'_>, capacity: u32) -> Merged {
-        if capacity >= self.capacity {
+        if capacity >= self.capacity && !planted(Plant::CapacityGrows) {
             return Merged::Unchanged;
         }
         self.capacity = capacity;
@@ -186,11 +191,21 @@ impl Placed {
         while self.blocks > self.capacity {
             let excess = self.blocks - self.capacity;
             let (&stamp, &segment) = self.segments.first_key_value().expect("covered blocks lie in segments");
+            let (stamp, segment) =
+                if planted(Plant::CutTiesByArrival) { self.first_come(stamp) } else { (stamp, segment) };
             let length = segment.tip_depth - segment.start + 1;
             let keep = segment.tip_depth - excess.min(length);
             self.floor = self.floor.max(Rank { stamp, depth: keep + 1 });
             self.trim(ground, stamp, keep);
         }
+    }
+
+    /// What [`Plant::CutTiesByArrival`] drops: of the segments of the least recent one's millisecond, the one whose run is
+    /// the oldest here.
+    fn first_come(&self, least: Stamp) -> (Stamp, Segment) {
+        let tied = self.segments.range(least..).take_while(|(stamp, _)| stamp.hlc.ms() == least.hlc.ms());
+        let first = tied.min_by_key(|(_, segment)| segment.tip.run).expect("the least recent one is tied with itself");
+        (*first.0, *first.1)
     }
 
     /// Drops the blocks of the least recent segment that lie deeper than `keep`.
@@ -245,7 +260,11 @@ impl Placed {
             ground.changes.push(Change::Reach { slot: ground.slot, run, blocks: 0 });
             ground.chains.release(run, ground.changes);
         }
+        let floor = self.floor;
         *self = Self::new(self.capacity);
+        if planted(Plant::FloorOutlivesIncarnation) {
+            self.floor = floor;
+        }
     }
 
     /// What is gone: everything at or below.
@@ -272,11 +291,16 @@ impl Placed {
         self.segments.range((from, std::ops::Bound::Unbounded)).map(|(stamp, segment)| (*stamp, segment.tip))
     }
 
+    /// How many segments there are.
+    pub(crate) fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
     /// The digest of the canonical content: floor and segments.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let mut digest = self.segment_digest;
-        if self.floor > Floor::LOWEST {
+        if self.floor > Floor::LOWEST && !planted(Plant::DigestSkipsFloor) {
             let mut bytes = [0; 28];
             bytes[..24].copy_from_slice(&self.floor.stamp.to_bytes());
             bytes[24..].copy_from_slice(&self.floor.depth.to_be_bytes());

@@ -12,13 +12,15 @@ use crate::chain::{ChainPiece, Chains, Tip, TooDeep};
 use crate::change::{Change, HolderKey, HolderSlot, Place};
 use crate::digest::Digest;
 use crate::hash::{BlockHash, PathId};
-use crate::id::{GatewayName, Incarnation, LifeId, WorkerId};
+use crate::id::{Incarnation, LifeId, WorkerId};
 use crate::keyspace::Keyspace;
 use crate::lane::LaneId;
 use crate::lattice::{Lattice, Merged};
 use crate::limits::{KEYSPACES_PER_WORKER_MAX, WORKERS_MAX};
+use crate::lives::{LifeRecord, Lives, Retirement};
 use crate::op::Op;
 use crate::placed::{Ground, Placed};
+use crate::plant::{Plant, planted};
 use crate::stamp::{Floor, Stamp};
 use crate::worker::{Holder, Worker, WorkerRecord, holder_bytes};
 
@@ -29,21 +31,12 @@ pub enum ApplyError {
     Unresolved(Tip),
 }
 
-/// A life's entry in the replica.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LifeRecord {
-    /// The gateway's name.
-    pub name: GatewayName,
-    /// Whether it left gracefully.
-    pub left: bool,
-}
-
 /// Everything one gateway knows.
 #[derive(Clone, Debug, Default)]
 pub struct Replica {
     chains: Chains,
     workers: BTreeMap<WorkerId, Worker>,
-    lives: BTreeMap<LifeId, LifeRecord>,
+    lives: Lives,
     slots: Vec<HolderSlot>,
     slots_made: u32,
     root: Digest,
@@ -59,7 +52,9 @@ impl Replica {
     pub fn apply(&mut self, life: LifeId, op: &Op) -> Result<Merged, ApplyError> {
         Ok(match op {
             Op::Joined { name } => self.merge_life(life, &LifeRecord { name: name.clone(), left: false }),
-            Op::Left => self.leave(life),
+            Op::Left => self.lives.leave(&mut self.root, life),
+            Op::Retired(end) => self.retire(end.life, Retirement { last: end.last, at: end.stamp }),
+            Op::Forget(forget) => self.forget(forget.through),
             // What an older incarnation says changes nothing (R1), so its chain is not needed.
             Op::Touch(touch) if self.is_over(&touch.worker, &touch.incarnation) => Merged::Unchanged,
             Op::Touch(touch) => {
@@ -81,7 +76,8 @@ impl Replica {
     }
 
     fn is_over(&self, worker: &WorkerId, incarnation: &Incarnation) -> bool {
-        self.record(worker).is_some_and(|record| record.incarnation > *incarnation)
+        let over = self.record(worker).is_some_and(|record| record.incarnation > *incarnation);
+        over && !planted(Plant::DeadIncarnationApplied)
     }
 
     /// Raises a chain of a worker to `stamp`. The chain need not be kept by the caller.
@@ -121,7 +117,8 @@ impl Replica {
     ) -> Merged {
         let adopted = self.adopt(worker, incarnation);
         let Some(stored) = self.workers.get_mut(worker) else { return adopted };
-        if stored.record.incarnation != *incarnation || incarnation.is_removed() {
+        let over = stored.record.incarnation != *incarnation && !planted(Plant::DeadIncarnationApplied);
+        if over || incarnation.is_removed() {
             return adopted;
         }
         let key = (Arc::clone(keyspace), LaneId::PLAIN);
@@ -135,7 +132,8 @@ impl Replica {
                 HolderSlot(self.slots_made - 1)
             });
             let placed = Placed::new(keyspace.capacity_blocks(stored.record.capacity_tokens));
-            stored.holders.insert(key.clone(), Holder { slot, placed });
+            let name = crate::outline::holder_name(worker, &key);
+            stored.holders.insert(key.clone(), Holder { slot, name, placed });
             let key = HolderKey { worker: worker.clone(), keyspace: Arc::clone(keyspace), lane: LaneId::PLAIN };
             self.changes.push(Change::Holder { slot, key });
         }
@@ -173,6 +171,11 @@ impl Replica {
                 let mut ground = Ground { chains: &mut self.chains, slot: holder.slot, changes: &mut self.changes };
                 swap_holder(&mut self.root, worker, &key, holder.placed.digest(), Digest::default());
                 holder.placed.clear(&mut ground);
+                if planted(Plant::FloorOutlivesIncarnation) {
+                    swap_holder(&mut self.root, worker, &key, Digest::default(), holder.placed.digest());
+                    stored.holders.insert(key, holder);
+                    continue;
+                }
                 self.changes.push(Change::HolderFreed { slot: holder.slot });
                 self.slots.push(holder.slot);
             }
@@ -192,28 +195,20 @@ impl Replica {
         Merged::Grew
     }
 
-    /// Joins a life's record: it exists; once left, it stays so.
+    /// Joins a life's record: it exists; once left, it stays so; a retired one is none any more.
     pub fn merge_life(&mut self, life: LifeId, record: &LifeRecord) -> Merged {
-        let joined = match self.lives.get(&life) {
-            Some(known) if known.left || !record.left => return Merged::Unchanged,
-            Some(known) => LifeRecord { name: known.name.clone(), left: true },
-            None => record.clone(),
-        };
-        self.root.add(life_digest(life, &joined));
-        if let Some(before) = self.lives.insert(life, joined) {
-            self.root.remove(life_digest(life, &before));
-        }
-        Merged::Grew
+        self.lives.merge(&mut self.root, life, record)
     }
 
-    fn leave(&mut self, life: LifeId) -> Merged {
-        match self.lives.get(&life) {
-            Some(known) => {
-                let left = LifeRecord { name: known.name.clone(), left: true };
-                self.merge_life(life, &left)
-            }
-            None => Merged::Unchanged,
-        }
+    /// A life is over, and the caller's vector has reached its last op, or a session covers it (P8). The later and longer
+    /// of two ends counts.
+    pub fn retire(&mut self, life: LifeId, end: Retirement) -> Merged {
+        self.lives.retire(&mut self.root, life, end)
+    }
+
+    /// Lives retired at or before `through` are not remembered any more, whoever speaks of them again.
+    pub fn forget(&mut self, through: Stamp) -> Merged {
+        self.lives.forget(&mut self.root, through)
     }
 
     /// Stores chain content and keeps it for as long as the caller holds the returned place's run.
@@ -301,16 +296,34 @@ impl Replica {
             .map(|(key, holder)| (key, &holder.placed))
     }
 
-    /// The workers after `after`, in canonical order.
-    pub(crate) fn workers_after(&self, after: Option<&WorkerId>) -> impl Iterator<Item = (&WorkerId, &WorkerRecord)> {
+    /// The workers after `after` with everything of theirs, in canonical order.
+    pub(crate) fn entries_after(&self, after: Option<&WorkerId>) -> impl Iterator<Item = (&WorkerId, &Worker)> {
         let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-        self.workers.range((from, std::ops::Bound::Unbounded)).map(|(id, worker)| (id, &worker.record))
+        self.workers.range((from, std::ops::Bound::Unbounded))
     }
 
-    /// Every life that ever joined, gone ones included.
+    /// Every life that joined and is not retired.
     #[must_use]
     pub const fn lives(&self) -> &BTreeMap<LifeId, LifeRecord> {
-        &self.lives
+        self.lives.records()
+    }
+
+    /// Every retired life that is still remembered, with its end.
+    #[must_use]
+    pub const fn retired(&self) -> &BTreeMap<LifeId, Retirement> {
+        self.lives.retired()
+    }
+
+    /// What was retired at or before this is forgotten.
+    #[must_use]
+    pub const fn forgotten(&self) -> Stamp {
+        self.lives.forgotten()
+    }
+
+    /// The digest of the ends alone: of retired lives, and of what is forgotten.
+    #[must_use]
+    pub const fn ends_digest(&self) -> Digest {
+        self.lives.ends_digest()
     }
 
     /// The digest of everything: equal vectors and clean replicas ⇒ equal roots (I1).
@@ -342,16 +355,19 @@ impl Replica {
             })
             .collect();
         let records = self.records().map(|(id, record)| (id.clone(), record.clone())).collect();
-        Expanded { records, lives: self.lives.clone(), coverage }
+        Expanded {
+            records,
+            lives: self.lives().clone(),
+            retired: self.retired().clone(),
+            forgotten: self.forgotten(),
+            coverage,
+        }
     }
 
     /// Whether every incremental digest and count equals one computed anew (tests and the simulator).
     #[must_use]
     pub fn is_consistent(&self) -> bool {
-        let mut root = Digest::default();
-        for (life, record) in &self.lives {
-            root.add(life_digest(*life, record));
-        }
+        let mut root = self.lives.digest();
         for (id, worker) in &self.workers {
             root.add(worker.record.digest(id));
             for (key, holder) in &worker.holders {
@@ -370,8 +386,12 @@ pub type Blocks = BTreeMap<PathId, (Stamp, u32)>;
 pub struct Expanded {
     /// Every worker's record.
     pub records: BTreeMap<WorkerId, WorkerRecord>,
-    /// Every life.
+    /// Every life that is not retired.
     pub lives: BTreeMap<LifeId, LifeRecord>,
+    /// Every retired life that is still remembered.
+    pub retired: BTreeMap<LifeId, Retirement>,
+    /// What was retired at or before this is forgotten.
+    pub forgotten: Stamp,
     /// Floor, and stamp and depth of every covered block by path, of every holder that has either.
     pub coverage: BTreeMap<HolderKey, (Floor, Blocks)>,
 }
@@ -392,12 +412,4 @@ fn swap_holder(root: &mut Digest, worker: &WorkerId, key: &(Arc<Keyspace>, LaneI
     if after != Digest::default() {
         root.add(element(after));
     }
-}
-
-fn life_digest(life: LifeId, record: &LifeRecord) -> Digest {
-    let mut bytes = b"life\0".to_vec();
-    bytes.extend_from_slice(&life.0.to_be_bytes());
-    bytes.push(u8::from(record.left));
-    bytes.extend_from_slice(record.name.as_str().as_bytes());
-    Digest::of(&bytes)
 }

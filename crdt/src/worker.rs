@@ -15,6 +15,7 @@ use crate::keyspace::Keyspace;
 use crate::lane::{LaneId, LaneMeta};
 use crate::lattice::{Lattice, Merged, raise};
 use crate::placed::Placed;
+use crate::plant::{Plant, planted};
 use crate::stamp::Stamp;
 
 /// Engine rules version, lane roster and labels. Within an incarnation the last stamp wins.
@@ -81,15 +82,22 @@ impl Lattice for WorkerRecord {
     fn merge(&mut self, other: &Self) -> Merged {
         match other.incarnation.cmp(&self.incarnation) {
             std::cmp::Ordering::Less => return Merged::Unchanged,
+            std::cmp::Ordering::Greater
+                if planted(Plant::TokenTieByArrival) && other.incarnation.counter == self.incarnation.counter =>
+            {
+                return Merged::Unchanged;
+            }
             std::cmp::Ordering::Greater => {
+                let before = self.capacity_tokens.filter(|_| planted(Plant::CapacityOutlivesIncarnation));
                 *self = other.clone();
+                self.capacity_tokens = self.capacity_tokens.into_iter().chain(before).min();
                 return Merged::Grew;
             }
             std::cmp::Ordering::Equal => {}
         }
         let smaller = match (self.capacity_tokens, other.capacity_tokens) {
             (None, Some(_)) => true,
-            (Some(mine), Some(theirs)) => theirs < mine,
+            (Some(mine), Some(theirs)) => theirs < mine || (theirs > mine && planted(Plant::CapacityGrows)),
             (_, None) => false,
         };
         if smaller {
@@ -104,6 +112,8 @@ impl Lattice for WorkerRecord {
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub(crate) slot: HolderSlot,
+    /// Hash of its name, by which repair speaks of it.
+    pub(crate) name: u64,
     pub(crate) placed: Placed,
 }
 
@@ -129,7 +139,8 @@ fn text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-fn worker_bytes(worker: &WorkerId) -> Vec<u8> {
+/// The canonical bytes of a worker's name.
+pub(crate) fn worker_bytes(worker: &WorkerId) -> Vec<u8> {
     let mut bytes = b"worker\0".to_vec();
     text(&mut bytes, worker.name());
     bytes.extend_from_slice(&worker.rank().to_be_bytes());

@@ -13,6 +13,8 @@ use covey_gateway_plugin::cli::{Config, LogFormat};
 use covey_gateway_plugin::server;
 use tracing_subscriber::EnvFilter;
 
+const _: () = assert!(!covey_crdt::plant::COMPILED_IN, "a gateway is never built with planted bugs (feature `plants`)");
+
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Gateway(args) => gateway(&args),

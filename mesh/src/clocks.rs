@@ -6,6 +6,7 @@
 //!
 //! Not here: who is live (`peer`), what silence means (`node`).
 
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::stamp::WallMs;
 
 use crate::input::MonoTime;
@@ -41,7 +42,9 @@ pub(crate) fn ahead_ms(now: MonoTime, wall: WallMs, others: impl Iterator<Item =
         return None;
     }
     let own = i128::from(wall.0);
-    walls.push(own);
+    if !planted(Plant::MedianWithoutSelf) {
+        walls.push(own);
+    }
     let middle = (walls.len() - 1) / 2;
     let median = *walls.select_nth_unstable(middle).1;
     Some(i64::try_from(own - median).unwrap_or(if own > median { i64::MAX } else { i64::MIN }))

@@ -125,10 +125,15 @@ pub enum Note {
     RepairDone {
         /// The donor.
         donor: LifeId,
-        /// Pieces merged.
-        pieces: u32,
-        /// Their bytes.
-        bytes: u64,
+        /// What it took.
+        cost: RepairCost,
+    },
+    /// A donor does not serve this gateway now: too many receivers, or its budget is spent. Another is asked, or it again.
+    RepairRefused {
+        /// The donor.
+        donor: LifeId,
+        /// After how many milliseconds it may be asked again.
+        retry_after_ms: u64,
     },
     /// A repair session was given up; what was merged stays, and the replica stays dirty until it catches up.
     RepairAborted {
@@ -145,6 +150,21 @@ pub enum Note {
     /// Effects of ops that were lost with their writers were published again (P6).
     Restated {
         /// Whose ops were lost.
+        lives: u32,
+    },
+    /// A life is closed here: it left, its name goes on under a newer one, or nobody heard of it for the horizon (P7).
+    Closing {
+        /// Which.
+        life: LifeId,
+    },
+    /// A life is retired: its log and vector entry are gone.
+    Retired {
+        /// Which.
+        life: LifeId,
+    },
+    /// Retired lives are not remembered any more.
+    Forgot {
+        /// How many.
         lives: u32,
     },
     /// The node found itself alone and founded the mesh, or was the smallest of several joiners.
@@ -174,6 +194,27 @@ pub enum Note {
     },
 }
 
+/// What a repair session took, at its receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairCost {
+    /// Questions asked: round trips, when none was lost.
+    pub asks: u32,
+    /// Parts of answers merged.
+    pub pieces: u32,
+    /// Bytes that tell what differs, both ways: windows, outlines, questions about holders.
+    pub summary_bytes: u64,
+    /// Bytes of slices, and of the vectors that come with them.
+    pub slice_bytes: u64,
+    /// Bytes of chain content.
+    pub content_bytes: u64,
+    /// Segments sent.
+    pub segments: u64,
+    /// Those of them that changed something here.
+    pub segments_new: u64,
+    /// Answers of a donor that was dirty itself (P5).
+    pub dirty_pieces: u32,
+}
+
 /// Why a repair session starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RepairWhy {
@@ -200,6 +241,8 @@ pub enum AbortWhy {
     FutureStamp,
     /// A piece did not parse or did not resolve.
     Malformed,
+    /// The donor counts more of a life than it was retired with.
+    Outlived,
 }
 
 /// Where the local clock stands against the live members' median (P11).

@@ -2,7 +2,7 @@
 //!
 //! Not here: decisions. Kept after the link is gone, for status; bounded by the number of lives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use covey_crdt::digest::Digest;
 use covey_crdt::id::{GatewayName, LifeId};
@@ -45,6 +45,12 @@ pub(crate) struct Peer {
     pub(crate) known_version: u64,
     /// The version of the own vector that it has in full.
     pub(crate) acked_version: u64,
+    /// Ops it had received and not applied at its last exchange, as far as they follow what it had applied.
+    pub(crate) held: u64,
+    /// The lives it closed, as of the exchange that made `known` complete.
+    pub(crate) closed: BTreeSet<LifeId>,
+    /// The digest of the ends it knows.
+    pub(crate) ends: Option<Digest>,
     /// The last exchange's time.
     pub(crate) exchange_at: MonoTime,
     pub(crate) loads: PeerLoads,
@@ -53,6 +59,8 @@ pub(crate) struct Peer {
     pub(crate) load_acked: u64,
     /// It is not asked for repair before this time.
     pub(crate) shunned_until: Option<MonoTime>,
+    /// Nor before this time, which it named itself: it is busy.
+    pub(crate) busy_until: Option<MonoTime>,
 }
 
 impl Peer {
@@ -61,9 +69,9 @@ impl Peer {
         self.linked && self.admitted && self.member != Some(false)
     }
 
-    /// Whether it failed as a donor just now.
+    /// Whether it failed or was busy as a donor just now.
     pub(crate) fn shunned(&self, now: MonoTime) -> bool {
-        self.shunned_until.is_some_and(|until| until > now)
+        self.shunned_until.max(self.busy_until).is_some_and(|until| until > now)
     }
 
     /// Its log position for a life, as far as heard.
@@ -78,11 +86,14 @@ impl Peer {
         self.admitted = false;
         self.slot = None;
         self.contact = None;
+        self.closed.clear();
+        self.ends = None;
         self.reading = None;
         self.loads = PeerLoads::default();
         self.load_sent = 0;
         self.load_acked = 0;
         self.mono_us = 0;
+        self.busy_until = None;
     }
 
     /// How long to wait for an answer before asking again, in milliseconds.

@@ -49,6 +49,10 @@ pub struct Status {
     pub log_bytes: u64,
     /// Lives the vector has an entry for.
     pub lives: u64,
+    /// Lives closed here that are not retired yet.
+    pub closing: u64,
+    /// Retired lives that are still remembered.
+    pub retired: u64,
     /// Whether a repair session is running here as receiver.
     pub repairing: bool,
     /// Every gateway known besides this one, one entry per name (its newest life).
@@ -80,6 +84,8 @@ pub struct PeerStatus {
     pub lag_ops: Option<u64>,
     /// Ops this node has applied that it had not at its last exchange.
     pub their_lag_ops: Option<u64>,
+    /// Of those, the ones it had received and held at that exchange: nobody needs to send them again.
+    pub their_held_ops: Option<u64>,
     /// For how long this node has lacked something that the peer is known to have, milliseconds; 0 when it lacks nothing.
     pub lag_ms: Option<u64>,
     /// For how long, at its last exchange, the peer had lacked something that this node had applied, milliseconds.

@@ -5,14 +5,16 @@
 //!
 //! Not here: the ops (`log`), the feeds' content (a later step; their entries exist so that no format changes).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use covey_crdt::digest::Digest;
 use covey_crdt::id::{LifeId, WorkerId};
 use covey_crdt::limits::{LIVES_MAX, WORKERS_MAX};
+use covey_crdt::lives::Retirement;
+use covey_crdt::stamp::{Hlc, Stamp};
 use covey_crdt::stored::StoredKey;
 
-use crate::limits::SEQ_MAX;
+use crate::limits::{RETIRED_MAX, SEQ_MAX};
 use crate::wire::{Row, rows};
 
 /// Where a life's log is: the last sequence number (from 1; 0 is empty) and the running hash up to it.
@@ -39,6 +41,11 @@ const CHANGES_MAX: usize = 256;
 /// Rows a vector may have on the wire: its own bound and as many again for lives met through others.
 pub(crate) const ROWS_MAX: usize = 2 * LIVES_MAX;
 
+/// Targets may name retired lives too.
+const SEQS_MAX: usize = ROWS_MAX + RETIRED_MAX;
+
+const _: () = assert!(SEQ_MAX.checked_mul(SEQS_MAX as u64).is_some(), "sums over rows cannot overflow");
+
 impl Vector {
     /// Where a life's log is.
     #[must_use]
@@ -59,6 +66,14 @@ impl Vector {
         }
         self.hash.add(entry(life, head));
         self.lives.insert(life, (head, self.version));
+    }
+
+    /// A life is retired: its entry goes.
+    pub(crate) fn remove(&mut self, life: LifeId) {
+        if let Some((head, _)) = self.lives.remove(&life) {
+            self.hash.remove(entry(life, head));
+            self.version += 1;
+        }
     }
 
     /// Entries of life logs.
@@ -152,7 +167,7 @@ pub(crate) fn read_rows(bytes: &[u8]) -> Option<Vec<(LifeId, Head)>> {
 /// Packs pairs of life and sequence number (held cursors, targets): 24-byte rows.
 pub(crate) fn write_seqs(pairs: impl Iterator<Item = (LifeId, u64)>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (life, seq) in pairs.take(ROWS_MAX) {
+    for (life, seq) in pairs.take(SEQS_MAX) {
         bytes.extend_from_slice(&life.0.to_le_bytes());
         bytes.extend_from_slice(&seq.to_le_bytes());
     }
@@ -161,13 +176,61 @@ pub(crate) fn write_seqs(pairs: impl Iterator<Item = (LifeId, u64)>) -> Vec<u8> 
 
 /// The pairs in packed rows; `None` when they are not whole rows or too many.
 pub(crate) fn read_seqs(bytes: &[u8]) -> Option<Vec<(LifeId, u64)>> {
-    let rows = rows::<24>(bytes, ROWS_MAX)?;
+    let rows = rows::<24>(bytes, SEQS_MAX)?;
     let seqs = rows.map(|row| {
         let mut row = Row(row);
         let (life, seq) = (LifeId(row.u128()), row.u64());
         (seq <= SEQ_MAX).then_some((life, seq))
     });
     seqs.collect()
+}
+
+/// Packs lives: 16-byte rows.
+pub(crate) fn write_lives<'a>(lives: impl Iterator<Item = &'a LifeId>) -> Vec<u8> {
+    lives.take(ROWS_MAX).flat_map(|life| life.0.to_le_bytes()).collect()
+}
+
+/// The lives in packed rows; `None` when they are not whole rows or too many.
+pub(crate) fn read_lives(bytes: &[u8]) -> Option<BTreeSet<LifeId>> {
+    Some(rows::<16>(bytes, ROWS_MAX)?.map(|row| LifeId(u128::from_le_bytes(*row))).collect())
+}
+
+/// Packs ends of lives: 48-byte rows of life, last op, and when.
+pub(crate) fn write_ends(ends: &BTreeMap<LifeId, Retirement>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (life, end) in ends.iter().take(RETIRED_MAX) {
+        bytes.extend_from_slice(&life.0.to_le_bytes());
+        bytes.extend_from_slice(&end.last.to_le_bytes());
+        bytes.extend_from_slice(&write_stamp(end.at));
+    }
+    bytes
+}
+
+/// The ends in packed rows; `None` when they are not whole rows or too many.
+pub(crate) fn read_ends(bytes: &[u8]) -> Option<Vec<(LifeId, Retirement)>> {
+    let ends = rows::<48>(bytes, RETIRED_MAX)?.map(|row| {
+        let mut row = Row(row);
+        let (life, last) = (LifeId(row.u128()), row.u64());
+        (last <= SEQ_MAX).then(|| (life, Retirement { last, at: take_stamp(&mut row) }))
+    });
+    ends.collect()
+}
+
+/// Packs a stamp: 24 bytes.
+pub(crate) fn write_stamp(stamp: Stamp) -> Vec<u8> {
+    [&stamp.hlc.to_bits().to_le_bytes()[..], &stamp.life.0.to_le_bytes()].concat()
+}
+
+/// A packed stamp; the lowest for no bytes; `None` for anything else.
+pub(crate) fn read_stamp(bytes: &[u8]) -> Option<Stamp> {
+    if bytes.is_empty() {
+        return Some(Stamp::ZERO);
+    }
+    (bytes.len() == 24).then(|| take_stamp(&mut Row(bytes)))
+}
+
+fn take_stamp(row: &mut Row<'_>) -> Stamp {
+    Stamp { hlc: Hlc::from_bits(row.u64()), life: LifeId(row.u128()) }
 }
 
 fn entry(life: LifeId, head: Head) -> Digest {

@@ -39,6 +39,7 @@ pub(crate) enum Message {
     SliceAsk(SliceAsk),
     SliceReply(Box<SliceReply>),
     SliceRefused(SliceRefused),
+    SliceEnd(SliceEnd),
     Refused(Refused),
 }
 
@@ -72,6 +73,13 @@ pub(crate) struct Exchange {
     pub feeds: Vec<FeedEntry>,
     /// Logs with ops received but held: rows of life and last contiguous sequence number, 24 bytes.
     pub held: ByteBuf,
+    /// Lives the sender closed (and the receiver's, if it is retired): 16-byte rows.
+    pub closed: ByteBuf,
+    /// Gateways, by name, on the sender's side, and the smallest life there (P10).
+    pub side: u32,
+    pub smallest: Id,
+    /// Digest of the ends of lives the sender knows, 16 bytes big-endian.
+    pub ends: ByteBuf,
 }
 
 /// A feed's vector entry (ruling R2).
@@ -141,8 +149,14 @@ pub(crate) struct LoadEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SliceAsk {
     pub session: u64,
+    /// Counts the asks of a session, repeated ones included.
     pub nth: u32,
+    /// Where the walk goes on; empty when only holders are asked for.
     pub cursor: ByteBuf,
+    /// What the receiver has of the workers after the cursor.
+    pub window: ByteBuf,
+    /// What it has of holders found to differ.
+    pub holders: ByteBuf,
     /// Send all chain content: some of what the donor thinks is known here is not.
     pub whole: bool,
 }
@@ -151,19 +165,40 @@ pub(crate) struct SliceAsk {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SliceReply {
     pub session: u64,
+    /// Which ask this answers.
     pub nth: u32,
-    /// The donor's vector: 32-byte rows.
+    /// Which of the donor's answers this is a part of, and which part: an ask that arrives twice is answered twice.
+    pub answer: u32,
+    pub part: u32,
+    /// The donor's vector, at the start of a walk: 32-byte rows.
     pub vector: ByteBuf,
-    /// max(vector, the donor's own target), rows of life and sequence number, 24 bytes (P5).
+    /// max(vector, the donor's own target), rows of life and sequence number, 24 bytes (P5); retired lives included.
     pub target: ByteBuf,
+    /// With the first slice, the retired lives the donor knows, 48-byte rows (P9), and what is forgotten, 24 bytes.
+    pub ends: ByteBuf,
+    pub forgotten: ByteBuf,
     pub slice: ByteBuf,
+    /// How far the questions about holders were answered, and outlines of holders to compare.
+    pub outcome: ByteBuf,
+    /// Whether the next part of the answer follows unasked.
+    pub more: bool,
+    /// Whether the donor is dirty itself (P5).
+    pub dirty: bool,
 }
 
-/// The donor does not serve this session.
+/// The donor does not serve this session, or not now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SliceRefused {
     pub session: u64,
     pub why: String,
+    /// Ask again after this long, in milliseconds; 0: do not.
+    pub retry_after_ms: u64,
+}
+
+/// The receiver asks no more in this session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SliceEnd {
+    pub session: u64,
 }
 
 /// The receiver of this is not talked to, and why.
@@ -173,7 +208,7 @@ pub(crate) struct Refused {
 }
 
 /// A 128-bit id as 16 big-endian bytes of `bin`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Id(#[serde(with = "serde_bytes")] pub [u8; 16]);
 
 impl From<LifeId> for Id {

@@ -12,6 +12,8 @@ pub mod conversation;
 pub mod demo;
 pub mod diff;
 pub mod engine;
+#[cfg(feature = "plants")]
+pub mod hunt;
 pub mod invariants;
 pub mod legs;
 pub mod marks;

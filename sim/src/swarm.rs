@@ -48,7 +48,7 @@ pub struct Report {
     pub failures: BTreeMap<u64, Vec<Violation>>,
     /// How often each mark was left.
     pub marks: BTreeMap<&'static str, u64>,
-    /// Core events, second runs included: inputs given to nodes and outputs taken from them.
+    /// Core events, inputs given to nodes and outputs taken from them; second runs included.
     pub events: u64,
     /// Ops published, by seed.
     pub ops: BTreeMap<u64, u64>,
@@ -119,11 +119,11 @@ pub fn swarm_by(
             let before_s = thread_cpu_s();
             let plan = Plan::from_seed(seed);
             let mut outcome = guarded(&plan, None, run);
-            let mut events = outcome.events;
+            let mut events = outcome.core_events;
             let twice = batch.twice_every > 0 && seed.is_multiple_of(batch.twice_every);
             if twice {
                 let again = guarded(&plan, None, run);
-                events += again.events;
+                events += again.core_events;
                 outcome.violations.extend(differs(&plan, &outcome, &again, run));
             }
             let failed = !outcome.violations.is_empty();

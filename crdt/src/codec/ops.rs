@@ -13,7 +13,7 @@ use crate::id::{GatewayName, LifeId};
 use crate::keyspace::Keyspace;
 use crate::lane::{LaneId, LaneKind, LaneMeta};
 use crate::limits::{LANES_MAX, OP_BYTES_MAX};
-use crate::op::{FloorRaise, Op, StoredBatch, Touch, WorkerUpdate};
+use crate::op::{FloorRaise, Forget, LifeEnd, Op, StoredBatch, Touch, WorkerUpdate};
 use crate::stamp::{Hlc, Rank, Stamp};
 use crate::stored::{Generation, StoredKey};
 use crate::worker::WorkerMeta;
@@ -25,6 +25,8 @@ const FLOOR: u8 = 4;
 const WORKER: u8 = 5;
 const STORED: u8 = 6;
 const RESTATED: u8 = 7;
+const RETIRED: u8 = 8;
+const FORGET: u8 = 9;
 
 /// Labels in one worker's meta.
 const LABELS_MAX: usize = 64;
@@ -72,6 +74,18 @@ fn write_op(tables: &mut TableWriter, rows: &mut Writer, op: &Op) {
             let bytes = encode_slice(slice);
             rows.count(bytes.len());
             rows.bytes.extend_from_slice(&bytes);
+        }
+        Op::Retired(end) => {
+            rows.u8(RETIRED);
+            rows.u128(end.life.0);
+            rows.u64(end.last);
+            rows.u64(end.stamp.hlc.to_bits());
+        }
+        Op::Forget(forget) => {
+            rows.u8(FORGET);
+            rows.u64(forget.through.hlc.to_bits());
+            rows.u128(forget.through.life.0);
+            rows.u64(forget.stamp.hlc.to_bits());
         }
         Op::Stored(batch) => {
             rows.u8(STORED);
@@ -196,6 +210,15 @@ fn read_op(reader: &mut Reader<'_>, tables: &Tables, life: LifeId) -> Result<Op,
             Op::Worker(WorkerUpdate { worker, incarnation, capacity_tokens, meta, stamp })
         }
         STORED => Op::Stored(read_stored(reader, tables)?),
+        RETIRED => {
+            let (ended, last) = (LifeId(reader.u128()?), reader.u64()?);
+            Op::Retired(LifeEnd { life: ended, last, stamp: read_stamp(reader, life)? })
+        }
+        FORGET => {
+            let hlc = Hlc::from_bits(reader.u64()?);
+            let through = Stamp { hlc, life: LifeId(reader.u128()?) };
+            Op::Forget(Forget { through, stamp: read_stamp(reader, life)? })
+        }
         RESTATED => {
             let at = reader.error();
             let len = reader.count(1)?;

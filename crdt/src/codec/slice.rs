@@ -11,7 +11,7 @@ use super::tables::{TableWriter, Tables, Target};
 use super::{DecodeError, Reader, Writer};
 use crate::id::{GatewayName, Incarnation, LifeId};
 use crate::lane::LaneId;
-use crate::replica::LifeRecord;
+use crate::lives::LifeRecord;
 use crate::slice::{Cursor, HolderSlice, Slice};
 use crate::stamp::{Hlc, Stamp};
 use crate::worker::WorkerRecord;

@@ -12,8 +12,9 @@ use covey_crdt::hash::{BlockHash, PathId};
 use covey_crdt::id::{Incarnation, LifeId, WorkerId};
 use covey_crdt::keyspace::{Keyspace, Unit};
 use covey_crdt::lane::LaneId;
+use covey_crdt::lives::LifeRecord;
 use covey_crdt::op::{FloorRaise, Op, Touch, WorkerUpdate};
-use covey_crdt::replica::{Expanded, LifeRecord};
+use covey_crdt::replica::Expanded;
 use covey_crdt::stamp::{Floor, Stamp};
 use covey_crdt::worker::WorkerRecord;
 
@@ -39,7 +40,8 @@ pub(crate) fn expected(ops: &[Entry]) -> Expanded {
             (!nothing).then_some((HolderKey { worker, keyspace, lane: LaneId::PLAIN }, held))
         })
         .collect();
-    Expanded { records, lives: lives(ops), coverage }
+    // Histories retire nobody: that is the mesh's business, and judged there.
+    Expanded { records, lives: lives(ops), retired: BTreeMap::new(), forgotten: Stamp::ZERO, coverage }
 }
 
 fn named(op: &Op) -> Option<(&WorkerId, &Incarnation)> {
@@ -49,7 +51,7 @@ fn named(op: &Op) -> Option<(&WorkerId, &Incarnation)> {
         Op::Worker(update) => Some((&update.worker, &update.incarnation)),
         Op::Stored(batch) => Some((&batch.worker, &batch.key.incarnation)),
         // Histories hold no restated slices: whole slices are joined and judged in `slices`.
-        Op::Joined { .. } | Op::Left | Op::Restated(_) => None,
+        Op::Joined { .. } | Op::Left | Op::Restated(_) | Op::Retired(_) | Op::Forget(_) => None,
     }
 }
 

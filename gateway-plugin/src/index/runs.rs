@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use covey_crdt::change::{Place, RunId};
 use covey_crdt::hash::BlockHash;
+use covey_crdt::plant::{Plant, planted};
 
 use crate::bits::Bits;
 
@@ -52,6 +53,10 @@ impl Run {
             }
         };
         let cover = &mut self.covers[at];
+        let stale = planted(Plant::IndexKeepsCut) && blocks > 0 && cover.full.contains(worker);
+        if stale {
+            return;
+        }
         cover.full.remove(worker);
         cover.partial.retain(|(_, other)| *other != worker);
         if blocks as usize >= self.hashes.len() {

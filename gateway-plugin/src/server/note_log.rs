@@ -106,7 +106,19 @@ fn line(note: &Note) -> Option<(Level, String)> {
             (Level::Error, format!("life {peer} knows another log of life {life}: used twice"))
         }
         Note::RepairStarted { donor, why } => (Level::Info, format!("repair from life {donor}: {}", repair(*why))),
-        Note::RepairDone { donor, .. } => (Level::Info, format!("repair from life {donor} is done")),
+        Note::RepairDone { donor, cost } => {
+            let bytes = cost.summary_bytes + cost.slice_bytes + cost.content_bytes;
+            let (new, all, pieces) = (cost.segments_new, cost.segments, cost.pieces);
+            (
+                Level::Info,
+                format!(
+                    "repair from life {donor} is done: {new} of {all} segments new, {bytes} bytes, {pieces} pieces"
+                ),
+            )
+        }
+        Note::RepairRefused { donor, retry_after_ms } => {
+            (Level::Info, format!("life {donor} is busy with other repairs: asking again in {retry_after_ms} ms"))
+        }
         Note::RepairAborted { donor, why } => (Level::Info, format!("repair from life {donor} was given up: {why:?}")),
         Note::DigestMismatch { peer } => {
             (Level::Error, format!("life {peer} saw the same ops and has another digest: repairing, please report"))
@@ -115,6 +127,11 @@ fn line(note: &Note) -> Option<(Level, String)> {
             Level::Warn,
             format!("ops of {lives} gateways were lost with them; published what was left of their effects"),
         ),
+        Note::Closing { life } => {
+            (Level::Info, format!("life {life} is closed: it left or was not heard of for too long"))
+        }
+        Note::Retired { life } => (Level::Info, format!("life {life} is retired: its log is over")),
+        Note::Forgot { lives } => (Level::Debug, format!("{lives} retired lives are forgotten")),
         Note::Founded => (Level::Info, "no other gateway in sight: founding the mesh".to_owned()),
         Note::Clean => (Level::Info, "the replica is clean".to_owned()),
         Note::Dirty => (Level::Debug, "the replica is dirty: catching up".to_owned()),

@@ -3,9 +3,12 @@
 //! Not here: fetching what it has more (`pull`, `repair`). Every exchange says clean or dirty, the clock reading and
 //! what is held (ruling R13); digests are compared only by clean replicas at equal vectors.
 
+use std::collections::BTreeSet;
+
 use covey_crdt::digest::Digest;
 use covey_crdt::id::{GatewayName, LifeId};
 use covey_crdt::limits::LIVES_MAX;
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::stamp::WallMs;
 use serde_bytes::ByteBuf;
 
@@ -14,8 +17,9 @@ use crate::clocks::Reading;
 use crate::limits::{EXCHANGE_MS, NAME_SILENT_MS};
 use crate::note::{Note, Refusal, RepairWhy};
 use crate::output::{Class, Output, Rebirth};
+use crate::side::Side;
 use crate::status::Phase;
-use crate::vector::{Head, ROWS_MAX, read_rows, read_seqs, write_seqs};
+use crate::vector::{Head, ROWS_MAX, read_lives, read_rows, read_seqs, write_lives, write_seqs};
 use crate::wire::{Exchange, FeedEntry, Loads, Message, Refused};
 
 /// Load registers in one frame.
@@ -32,8 +36,14 @@ impl Node {
         let held = self.logs.iter().filter(|(_, log)| log.held() > 0);
         let held = held.map(|(life, log)| (*life, log.held_to(self.vector.head(*life).seq)));
         let version = self.vector.version_within(since);
-        let phase = self.phase();
+        let lies = planted(Plant::AdvertisesWhileDirty) && self.phase() == Phase::Dirty;
+        let phase = if lies { Phase::Clean } else { self.phase() };
         let digest = self.replica.digest().0.to_be_bytes();
+        let side = self.side();
+        // What is closed is said together with the whole vector, so that both are of one moment (P7).
+        let retired = self.replica.retired().contains_key(&to).then_some(&to);
+        let closing = self.ends.closing.iter().filter(|_| version == self.vector.version());
+        let closed = write_lives(closing.chain(retired));
         let exchange = Exchange {
             name: self.config.name.to_string(),
             cluster: self.config.cluster.clone(),
@@ -52,22 +62,34 @@ impl Node {
             lives: ByteBuf::from(self.vector.rows_between(since, version)),
             feeds: self.vector.feeds_between(since, version).map(|(worker, key)| feed_entry(worker, key)).collect(),
             held: ByteBuf::from(write_seqs(held)),
+            closed: ByteBuf::from(closed),
+            side: side.names,
+            smallest: side.smallest.into(),
+            ends: ByteBuf::from(self.replica.ends_digest().0.to_be_bytes().to_vec()),
         };
         self.send(to, Class::Control, &Message::Exchange(Box::new(exchange)));
+        if let Some(peer) = self.peers.get_mut(&to).filter(|_| planted(Plant::SentIsAcked)) {
+            peer.acked_version = version;
+        }
     }
 
     pub(super) fn on_exchange(&mut self, from: LifeId, exchange: &Exchange) {
         let rows = read_rows(&exchange.lives);
         let digest = read_digest(&exchange.digest);
-        let (Some(rows), Some(digest), Some(_), Ok(name), Some(phase)) =
-            (rows, digest, read_seqs(&exchange.held), GatewayName::new(&exchange.name), phase_of(exchange.phase))
+        let (closed, ends) = (read_lives(&exchange.closed), read_digest(&exchange.ends));
+        let (Some(rows), Some(digest), Some(held), Some(closed), Some(ends)) =
+            (rows, digest, read_seqs(&exchange.held), closed, ends)
         else {
+            return self.malformed(from, 0);
+        };
+        let (Ok(name), Some(phase)) = (GatewayName::new(&exchange.name), phase_of(exchange.phase)) else {
             return self.malformed(from, 0);
         };
         if let Some(why) = self.refusal(from, &name, exchange) {
             return self.refuse(from, name, why, phase);
         }
-        if !self.admit(from, &name) {
+        let side = Side { names: exchange.side, smallest: exchange.smallest.into(), own: from };
+        if !self.is_open(from, &closed, side) || !self.admit(from, &name) {
             return;
         }
         self.read_clock(from, exchange);
@@ -75,6 +97,8 @@ impl Node {
             return self.reborn(Rebirth::Forked);
         }
         self.take_vector(from, exchange, &rows, phase, digest);
+        self.take_closed(from, exchange, closed, ends);
+        self.take_held(from, &held);
         self.resend_loads(from);
         self.compare(from);
         self.pull_gaps();
@@ -201,6 +225,9 @@ impl Node {
 
     /// Whether somebody counts more of this life's log than it wrote, or other ops.
     pub(super) fn is_forked(&self, rows: &[(LifeId, Head)]) -> bool {
+        if planted(Plant::ForkUnnoticed) {
+            return false;
+        }
         let own = self.vector.head(self.life);
         rows.iter().any(|(life, head)| {
             let other = |hash: u64| head.hash != hash;
@@ -226,7 +253,8 @@ impl Node {
     ) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         for (life, head) in rows {
-            if peer.known.len() >= ROWS_MAX && !peer.known.contains_key(life) {
+            let retired = self.replica.retired().contains_key(life);
+            if retired || peer.known.len() >= ROWS_MAX && !peer.known.contains_key(life) {
                 continue;
             }
             let known = peer.known.entry(*life).or_default();
@@ -235,7 +263,9 @@ impl Node {
         if exchange.since <= peer.known_version {
             peer.known_version = peer.known_version.max(exchange.version);
         }
-        peer.acked_version = exchange.vector_acked.min(self.vector.version());
+        if !planted(Plant::SentIsAcked) {
+            peer.acked_version = exchange.vector_acked.min(self.vector.version());
+        }
         peer.load_acked = exchange.load_acked;
         peer.phase = Some(phase);
         peer.digest = digest;
@@ -253,10 +283,23 @@ impl Node {
         }
     }
 
+    /// What the peer closed counts only together with its whole vector of the same moment.
+    fn take_closed(&mut self, from: LifeId, exchange: &Exchange, closed: BTreeSet<LifeId>, ends: Option<Digest>) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        let whole = exchange.version <= peer.known_version && exchange.since <= peer.known_version;
+        peer.closed = if whole { closed } else { BTreeSet::new() };
+        peer.ends = ends;
+    }
+
+    fn take_held(&mut self, from: LifeId, held: &[(LifeId, u64)]) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.held = held.iter().map(|(life, to)| to.saturating_sub(peer.seq(*life))).sum();
+    }
+
     fn resend_loads(&mut self, to: LifeId) {
         let Some(peer) = self.peers.get(&to) else { return };
         let since = peer.load_acked;
-        if since < self.own_loads.version() {
+        if since < self.own_loads.version() && !planted(Plant::LoadLostForGood) {
             self.send_loads(to, since);
         }
     }
@@ -288,8 +331,9 @@ impl Node {
             && peer.phase == Some(Phase::Clean)
             && peer.vector_hash == Some(self.vector.hash());
         if comparable && peer.digest != Some(self.replica.digest()) {
+            let ready = !peer.shunned(self.now);
             self.note(Note::DigestMismatch { peer: from });
-            if self.session.is_none() {
+            if self.session.is_none() && ready {
                 self.start_session(from, RepairWhy::Mismatch);
             }
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use covey_crdt::id::{LifeId, WorkerId};
 use covey_crdt::op::{FloorRaise, Op};
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::stamp::{Hlc, Rank, Stamp};
 
 use super::Node;
@@ -64,6 +65,7 @@ impl Node {
         self.watch_session();
         self.try_join();
         self.watch_stuck();
+        self.tend_lives();
         self.drop_old();
         self.forget_peers();
         self.expire();
@@ -98,7 +100,7 @@ impl Node {
                 self.forget(&retained);
             }
         }
-        while self.log_bytes > self.knobs.log_bytes {
+        while self.log_bytes > self.knobs.log_bytes && !planted(Plant::LogUnbounded) {
             let oldest = self.logs.iter().filter_map(|(life, log)| log.oldest().map(|at| (at, *life))).min();
             // What was published a moment ago must stay until it was pushed.
             let old = |(at, _): &(crate::input::MonoTime, LifeId)| self.now.since_ms(*at) > 2 * PUSH_DELAY_MS;
@@ -140,7 +142,10 @@ impl Node {
             let Some(record) = self.replica.record(&worker).filter(|_| self.owns(&worker)) else { continue };
             let incarnation = record.incarnation.clone();
             let stamp = self.stamp();
-            let floor = Rank::whole(limit.min(stamp));
+            let mut floor = Rank::whole(limit.min(stamp));
+            if planted(Plant::ExpiryAboveStamp) {
+                floor.stamp.hlc = Hlc::new(stamp.hlc.ms() + 1_000, 0);
+            }
             self.publish(Op::Floor(FloorRaise { worker, keyspace, incarnation, floor, stamp }));
         }
     }

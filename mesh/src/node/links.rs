@@ -3,6 +3,7 @@
 //! Not here: whether a linked peer is talked to (`exchange`).
 
 use covey_crdt::id::LifeId;
+use covey_crdt::plant::{Plant, planted};
 
 use super::Node;
 use crate::input::{Link, Load, Member};
@@ -31,6 +32,7 @@ impl Node {
 
     pub(super) fn unlink(&mut self, life: LifeId) {
         self.hush(life);
+        self.permits.drop_link(life);
         let Some(peer) = self.peers.get_mut(&life) else { return };
         if let Some(slot) = peer.slot {
             self.masks.close(slot);
@@ -60,6 +62,9 @@ impl Node {
 
     /// The life's load registers do not count any more.
     pub(super) fn hush(&mut self, life: LifeId) {
+        if planted(Plant::DeadLoadsCount) {
+            return;
+        }
         let Some(peer) = self.peers.get(&life) else { return };
         for (worker, _) in peer.loads.all() {
             let (worker, load) = (worker.clone(), Load::default());

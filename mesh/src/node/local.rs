@@ -10,6 +10,7 @@ use covey_crdt::id::{Incarnation, Token, WorkerId};
 use covey_crdt::keyspace::Keyspace;
 use covey_crdt::limits::{KEYSPACES_PER_WORKER_MAX, WORKERS_MAX};
 use covey_crdt::op::{FloorRaise, Op, Touch, WorkerUpdate};
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::stamp::Rank;
 
 use super::Node;
@@ -27,7 +28,7 @@ impl Node {
             }
             Local::Leave => self.leave(),
             Local::Place { .. } | Local::Probed { .. } | Local::Removed { .. } | Local::Reset { .. } => {
-                if self.joined {
+                if self.joined || planted(Plant::StampsBeforeJoining) {
                     self.act(local);
                 } else if self.waiting.len() < WAITING_MAX {
                     self.waiting.push_back(local);
@@ -49,7 +50,9 @@ impl Node {
         if self.left {
             return;
         }
-        if self.clock == ClockState::Ahead {
+        let silent = self.clock == ClockState::Behind && planted(Plant::BehindIsSilent);
+        let silent = silent || (self.clock == ClockState::Ahead && !planted(Plant::AheadPublishes));
+        if silent {
             return self.drop_local(Drop::Clock);
         }
         match local {
@@ -102,10 +105,11 @@ impl Node {
         let record = self.replica.record(&worker);
         let current = record.map_or(&unknown, |record| &record.incarnation);
         // A probe that was under way while the incarnation changed may carry the dead engine's token (P12).
-        if current != started_at {
+        if current != started_at && !planted(Plant::LateProbeBelieved) {
             return self.drop_local(Drop::Incarnation);
         }
-        if current.token != token || current.counter == 0 {
+        let earlier = planted(Plant::TokenByOrder) && token < current.token;
+        if (current.token != token && !earlier) || current.counter == 0 {
             return self.raise_incarnation(worker, token, capacity_tokens);
         }
         let known = record.and_then(|record| record.capacity_tokens);

@@ -10,11 +10,13 @@ use covey_crdt::change::Place;
 use covey_crdt::codec::{decode_chains, decode_ops, encode_chains, encode_ops};
 use covey_crdt::id::LifeId;
 use covey_crdt::op::Op;
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::replica::ApplyError;
+use covey_crdt::stamp::Hlc;
 use serde_bytes::ByteBuf;
 
 use super::Node;
-use crate::limits::{HELD_OPS_MAX, PUSH_DELAY_MS, STAGED_MAX};
+use crate::limits::{EPS_MS, HELD_OPS_MAX, PUSH_DELAY_MS, STAGED_MAX};
 use crate::log::{HeldOp, Retained, step};
 use crate::note::{Note, RepairWhy};
 use crate::output::{Class, Rebirth};
@@ -38,6 +40,9 @@ impl Node {
 
     /// Keeps the chains an op names, as far as they are stored.
     fn chains_of(&mut self, op: &Op) -> Vec<Place> {
+        if planted(Plant::ChainsFreedEarly) {
+            return Vec::new();
+        }
         op.tips().filter_map(|tip| self.replica.retain(tip)).collect()
     }
 
@@ -49,7 +54,19 @@ impl Node {
         self.vector.advance(life, Head { seq: head.seq + 1, hash });
         self.ops_applied += 1;
         self.log_bytes += retained.bytes;
+        let op = Arc::clone(&retained.op);
         self.logs.entry(life).or_default().retain(head.seq + 1, retained);
+        match &*op {
+            Op::Retired(end) => self.ended(end.life, end.last),
+            Op::Forget(_) => self.prune_ends(),
+            Op::Joined { .. }
+            | Op::Left
+            | Op::Touch(_)
+            | Op::Floor(_)
+            | Op::Worker(_)
+            | Op::Stored(_)
+            | Op::Restated(_) => {}
+        }
     }
 
     /// Pushes own ops that were not pushed yet, straight to every live peer.
@@ -90,6 +107,9 @@ impl Node {
             })
             .map(|op| (Arc::clone(&op.op), op.before, op.places.clone(), op.bytes))
             .collect();
+        let middle = ops.len() / 2;
+        let dropped = planted(Plant::PullDropsMiddle) && class == Class::Control && ops.len() > 2;
+        let ops = ops.into_iter().enumerate().filter(|(nth, _)| !dropped || *nth != middle).map(|(_, op)| op);
         let mut batch = Batch::new(first);
         for (op, before, places, bytes) in ops {
             if batch.ops.is_empty() {
@@ -185,6 +205,9 @@ impl Node {
 
     /// Whether ops of `life` may be taken from `from`: its own, or those of a life an admitted member counts.
     fn is_admitted(&self, from: LifeId, life: LifeId) -> bool {
+        if self.replica.retired().contains_key(&life) {
+            return false;
+        }
         let known = life == from || self.replica.lives().contains_key(&life) || self.logs.contains_key(&life);
         let counted = || self.peers.values().any(|peer| peer.admitted && peer.seq(life) > 0);
         known || (self.logs.len() < ROWS_MAX && counted())
@@ -193,7 +216,8 @@ impl Node {
     /// Holds the frame's ops that are new; `false` when they are not of the log known here.
     fn hold(&mut self, life: LifeId, frame: &Ops, ops: Vec<Op>) -> bool {
         let head = self.vector.head(life);
-        if frame.first == head.seq + 1 && frame.before != head.hash {
+        let looks = !planted(Plant::ForkUnnoticed);
+        if looks && frame.first == head.seq + 1 && frame.before != head.hash {
             return false;
         }
         let crowded = self.logs.values().map(crate::log::Log::held).sum::<usize>() >= HELD_OPS_MAX;
@@ -204,7 +228,7 @@ impl Node {
             let before = hash;
             let (after, bytes) = step(before, &op);
             hash = after;
-            if seq == head.seq && hash != head.hash {
+            if looks && seq == head.seq && hash != head.hash {
                 return false;
             }
             if seq <= head.seq || log.holds(seq).is_some() {
@@ -262,11 +286,21 @@ impl Node {
             let Some(held) = self.logs.get(&life).and_then(|log| log.holds(head.seq + 1)).cloned() else { return };
             let (hash, bytes) = (held.hash, held.bytes);
             let first_is_join = (head.seq == 0) == matches!(&*held.op, Op::Joined { .. });
-            if held.before != head.hash || !first_is_join {
+            if (held.before != head.hash && !planted(Plant::ForkUnnoticed)) || !first_is_join {
                 return self.fork(sender.unwrap_or(life), life);
             }
             if held.op.latest().is_some_and(|stamp| self.is_future(stamp)) {
+                if self.planted_instead_of_holding(life, head, &held) {
+                    continue;
+                }
                 self.log_mut(life).ahead = true;
+                return;
+            }
+            if let Op::Retired(end) = &*held.op
+                && !self.is_covered(end)
+            {
+                let now = self.now;
+                self.log_mut(life).unresolved.get_or_insert(now);
                 return;
             }
             // Kept before it is applied: an op that changes nothing here may still have to be handed on with its chain.
@@ -276,7 +310,9 @@ impl Node {
                 return self.unresolved(life, tip, sender);
             }
             let _ = self.log_mut(life).unhold(head.seq + 1);
-            self.hlc = self.hlc.max(held.op.latest().map_or(self.hlc, |stamp| stamp.hlc));
+            if !planted(Plant::ClockNotMerged) {
+                self.hlc = self.hlc.max(held.op.latest().map_or(self.hlc, |stamp| stamp.hlc));
+            }
             if let Some(stamp) = held.op.stamp() {
                 self.note(Note::Applied { delay_ms: self.wall.0.saturating_sub(stamp.hlc.ms()) });
             }
@@ -285,7 +321,29 @@ impl Node {
                 self.target_progress = self.now;
                 self.meet_targets();
             }
+            if self.over {
+                return;
+            }
         }
+    }
+
+    /// [`Plant::FutureClamped`] and [`Plant::HeldCounted`]: what is done with an op from beyond the clock's tolerance in
+    /// place of holding it. Whether anything was.
+    fn planted_instead_of_holding(&mut self, life: LifeId, head: Head, held: &HeldOp) -> bool {
+        let mut op = (*held.op).clone();
+        if let Op::Touch(touch) = &mut op {
+            touch.stamp.hlc = Hlc::new(self.wall.0 + EPS_MS, 0);
+        }
+        let mut clamped = || planted(Plant::FutureClamped) && self.replica.apply(life, &op).is_ok();
+        if !planted(Plant::HeldCounted) && !clamped() {
+            return false;
+        }
+        let (hash, bytes) = step(head.hash, &held.op);
+        let places = self.chains_of(&held.op);
+        let _ = self.log_mut(life).unhold(head.seq + 1);
+        let op = Arc::clone(&held.op);
+        self.advance(life, head, hash, Retained { op, before: head.hash, places, bytes, at: self.now });
+        true
     }
 
     fn unresolved(&mut self, life: LifeId, tip: Tip, sender: Option<LifeId>) {

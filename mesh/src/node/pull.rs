@@ -8,6 +8,8 @@ use covey_crdt::chain::Tip;
 use covey_crdt::codec::decode_chains;
 use covey_crdt::hash::PathId;
 use covey_crdt::id::LifeId;
+use covey_crdt::op::Op;
+use covey_crdt::plant::{Plant, planted};
 use serde_bytes::ByteBuf;
 
 use super::Node;
@@ -91,11 +93,16 @@ impl Node {
             let mut row = Row(want);
             let (life, first, last) = (LifeId(row.u128()), row.u64(), row.u64());
             let head = self.vector.head(life).seq;
+            if self.replica.retired().contains_key(&life) {
+                self.send(from, Class::Control, &Message::Trimmed(Trimmed { life: life.into() }));
+                continue;
+            }
             if first == 0 || first > head || last < first || left == 0 {
                 continue;
             }
             match self.send_ops(from, life, first, last.min(head), Class::Control, left) {
                 Some(spent) => left = left.saturating_sub(spent),
+                None if planted(Plant::TrimmedUnsaid) => {}
                 None => self.send(from, Class::Control, &Message::Trimmed(Trimmed { life: life.into() })),
             }
         }
@@ -142,13 +149,14 @@ impl Node {
             let held = self.logs.get(&life).and_then(|log| log.holds(next)).map(|held| std::sync::Arc::clone(&held.op));
             let chains = self.replica.chains();
             let tip = held.as_deref().and_then(|op| op.tips().find(|tip| chains.resolve(*tip).is_none()));
-            let Some(tip) = tip else {
+            let waits = matches!(held.as_deref(), Some(Op::Retired(end)) if !self.is_covered(end));
+            if let Some(tip) = tip.filter(|_| again) {
+                self.want(life, tip, None);
+            }
+            if tip.is_none() && !waits {
                 self.log_mut(life).unresolved = None;
                 self.drain(life, None);
                 continue;
-            };
-            if again {
-                self.want(life, tip, None);
             }
             if too_long && self.session.is_none() {
                 let donors = self.donors(|peer| peer.seq(life) >= next);
@@ -183,6 +191,7 @@ impl Node {
     pub(super) fn on_content(&mut self, from: LifeId, chains: &[u8]) {
         let Ok(pieces) = decode_chains(chains) else { return self.malformed(from, 0) };
         self.learn(from, &pieces);
+        self.count_content(from, chains.len());
         let waiting: Vec<LifeId> =
             self.logs.iter().filter(|(_, log)| log.unresolved.is_some()).map(|(life, _)| *life).collect();
         for life in waiting {

@@ -8,6 +8,7 @@ use covey_crdt::id::{GatewayName, LifeId};
 
 use super::Node;
 use crate::input::MonoTime;
+use crate::limits::{HOUSEKEEPING_MS, PUSH_DELAY_MS};
 use crate::peer::Peer;
 use crate::status::{PeerStatus, Phase, Status};
 
@@ -36,9 +37,19 @@ impl Node {
             ops_held: self.logs.values().map(|log| log.held() as u64).sum(),
             log_bytes: self.log_bytes as u64,
             lives: self.vector.lives().count() as u64,
+            closing: self.ends.closing.len() as u64,
+            retired: self.replica.retired().len() as u64,
             repairing: self.session.is_some(),
             peers: self.peer_statuses(now),
         }
+    }
+
+    /// Bytes of retained ops that at least one turn of housekeeping has looked at since they came: never more than the
+    /// bound of retained bytes (I9). For the simulator, O(ops retained).
+    #[must_use]
+    pub fn settled_log_bytes(&self) -> usize {
+        let settled = |at: MonoTime| self.now.since_ms(at) > HOUSEKEEPING_MS + 2 * PUSH_DELAY_MS;
+        self.logs.values().map(|log| log.bytes_of(settled)).sum()
     }
 
     /// Whether an op was received and waits to be applied.
@@ -94,6 +105,7 @@ impl Node {
             let theirs = self.vector.lives().map(|(life, head)| head.seq.saturating_sub(peer.seq(life))).sum();
             status.lag_ops = Some(lag);
             status.their_lag_ops = Some(theirs);
+            status.their_held_ops = Some(peer.held);
         }
         status.rtt_us = peer.rtt_us;
         let wall = peer.reading.and_then(|reading| reading.wall_ms(now));

@@ -13,6 +13,10 @@ pub(super) fn check(views: &[View], oracle: &Oracle) -> Vec<Violation> {
     let clean: Vec<&View> = views.iter().filter(|view| view.clean).collect();
     for (nth, one) in clean.iter().enumerate() {
         for other in &clean[nth + 1..] {
+            if one.digest == other.digest && one.state != other.state {
+                let what = format!("{} and {} have one digest and different states", one.name, other.name);
+                found.push(Violation::new("I1", what));
+            }
             if one.vector != other.vector {
                 continue;
             }

@@ -38,6 +38,12 @@ fn check_sizes(name: &str, status: &Status, over_bound: u64) -> Vec<Violation> {
     found
 }
 
+/// Retention as turned down: what housekeeping has looked at fits.
+pub(super) fn check_log(name: &str, settled_bytes: usize, most: usize) -> Option<Violation> {
+    let what = || format!("{name}: {settled_bytes} bytes of retained ops outlived housekeeping, above {most}");
+    (settled_bytes > most).then(|| Violation::new("I9", what()))
+}
+
 /// A retained op must still be able to hand its chain on.
 fn check_chains(name: &str, node: &Node) -> Option<Violation> {
     let replica = node.replica();
@@ -71,6 +77,12 @@ mod tests {
     fn a_turn_of_endless_outputs_is_found() {
         assert_eq!(check_turn("gw-0", TURN_OUTPUTS_MAX), None);
         assert!(check_turn("gw-0", TURN_OUTPUTS_MAX + 1).is_some());
+    }
+
+    #[test]
+    fn a_log_that_outlives_housekeeping_is_found() {
+        assert_eq!(check_log("gw-0", 500, 500), None);
+        assert!(check_log("gw-0", 501, 500).is_some());
     }
 
     #[test]

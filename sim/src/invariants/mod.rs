@@ -97,6 +97,12 @@ pub fn check_bounds(name: &str, node: &Node) -> Vec<Violation> {
     i9_bounded::check(name, node)
 }
 
+/// Checks what a node retains against its bound, `most` bytes.
+#[must_use]
+pub fn check_log(name: &str, node: &Node, most: usize) -> Option<Violation> {
+    i9_bounded::check_log(name, node.settled_log_bytes(), most)
+}
+
 /// Checks how much a node put out in one turn.
 #[must_use]
 pub fn check_turn(name: &str, queued: usize) -> Option<Violation> {

@@ -170,6 +170,6 @@ pub(super) fn facts(op: &Op, say: &mut dyn FnMut(&WorkerId, &Incarnation, Says<'
                 }
             }
         }
-        Op::Joined { .. } | Op::Left => {}
+        Op::Joined { .. } | Op::Left | Op::Retired(_) | Op::Forget(_) => {}
     }
 }

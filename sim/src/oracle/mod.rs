@@ -17,7 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use covey_crdt::change::HolderKey;
 use covey_crdt::hash::{BlockHash, PathId};
 use covey_crdt::id::{Incarnation, LifeId, WorkerId};
+use covey_crdt::lives::Retirement;
 use covey_crdt::op::Op;
+use covey_crdt::replica::{Expanded, Replica};
 use covey_crdt::stamp::Stamp;
 use covey_mesh::node::Node;
 
@@ -43,6 +45,8 @@ pub struct Oracle {
     /// Lives whose identity was used twice, and the last op that is certain.
     forked: BTreeMap<LifeId, u64>,
     tainted: BTreeSet<WorkerId>,
+    /// How long the log of every life that was ever retired is, and when that was decided.
+    ends: BTreeMap<LifeId, Retirement>,
     history: BTreeMap<WorkerId, History>,
     paths: Paths,
     published: u64,
@@ -104,6 +108,11 @@ impl Oracle {
                 history::add(&mut self.history, &self.paths, life, seq, op);
             }
             self.takeovers.see(life, op);
+            if let Op::Retired(end) = op {
+                let known = self.ends.entry(end.life).or_insert(Retirement { last: 0, at: Stamp::ZERO });
+                known.last = known.last.max(end.last);
+                known.at = known.at.max(end.stamp);
+            }
             log.ops.push(op.clone());
         }
     }
@@ -165,6 +174,24 @@ impl Oracle {
     #[must_use]
     pub const fn takeovers(&self) -> u64 {
         self.takeovers.seen
+    }
+
+    /// Whether the replica knows the life as retired, or forgot it.
+    #[must_use]
+    pub fn has_ended(&self, life: LifeId, replica: &Replica) -> bool {
+        replica.retired().contains_key(&life) || self.ends.get(&life).is_some_and(|end| end.at <= replica.forgotten())
+    }
+
+    /// What a replica counts: its vector, and the whole logs of the lives that are retired there, forgotten ones included.
+    #[must_use]
+    pub fn counts(&self, vector: &BTreeMap<LifeId, u64>, state: &Expanded) -> BTreeMap<LifeId, u64> {
+        let mut all = vector.clone();
+        all.extend(state.retired.iter().map(|(life, end)| (*life, end.last)));
+        let forgotten = self.ends.iter().filter(|(life, end)| {
+            end.at <= state.forgotten && !vector.contains_key(life) && !state.retired.contains_key(life)
+        });
+        all.extend(forgotten.map(|(life, end)| (*life, end.last)));
+        all
     }
 
     /// The ops that a vector counts.

@@ -60,7 +60,7 @@ pub fn diff(args: &DiffArgs) -> Result<ExitCode, String> {
     let (one, other) = (find(args.one)?, find(args.other)?);
     let mut text = String::new();
     let at = args.at.unwrap_or_else(|| world.now_us());
-    let _ = writeln!(text, "at {:.6} s, event {}:", at as f64 / 1e6, world.outcome().steps);
+    let _ = writeln!(text, "at {:.6} s, event {}:", at as f64 / 1e6, world.outcome().events);
     for (nth, node) in [(args.one, one), (args.other, other)] {
         let ops: u64 = node.vector().lives().map(|(_, head)| head.seq).sum();
         let (phase, digest) = (node.phase(), node.replica().digest());

@@ -33,7 +33,7 @@ pub(super) fn text(plan: &Plan, again: &str, until_us: Option<u64>) -> String {
         let _ = writeln!(text, "  and {} more at the same moment", violations.len() - VIOLATIONS);
     }
     let at_s = world.now_us() as f64 / 1e6;
-    let _ = writeln!(text, "at {at_s:.6} s, event {}", world.outcome().steps);
+    let _ = writeln!(text, "at {at_s:.6} s, event {}", world.outcome().events);
     let hash = plan_hash(plan);
     let _ = writeln!(text, "repeat: covey-sim run {again}  (plan {hash}, covey-sim {})", env!("CARGO_PKG_VERSION"));
     let _ = writeln!(text, "shrink: covey-sim shrink {again}");

@@ -78,7 +78,7 @@ pub fn swarm(args: &SwarmArgs) -> Result<ExitCode, String> {
         std::fs::write(file, "").map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
     }
     let plants = match &args.plant {
-        Some(name) => plants(name)?,
+        Some(name) => plants(name, usize::from(args.jobs))?,
         None => Vec::new(),
     };
     let asked = args.seeds.end - args.seeds.start;
@@ -95,10 +95,21 @@ pub fn swarm(args: &SwarmArgs) -> Result<ExitCode, String> {
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn plants(_name: &str) -> Result<Vec<PlantFound>, String> {
-    Err("--plant needs a binary with the planted bugs in it, and this one has none: \
-         build it with `cargo build --release -p covey-sim --features plants`"
-        .to_owned())
+/// Looks for planted bugs, each within its own bound of seeds, and prints a table of them.
+#[cfg(feature = "plants")]
+fn plants(name: &str, jobs: usize) -> Result<Vec<PlantFound>, String> {
+    let hunts = crate::hunt::command(name, jobs, say)?;
+    let found = |hunt: crate::hunt::Hunt| PlantFound {
+        name: hunt.name.to_owned(),
+        found: hunt.found,
+        seeds_needed: hunt.found.then_some(hunt.seeds_needed),
+    };
+    Ok(hunts.into_iter().map(found).collect())
+}
+
+#[cfg(not(feature = "plants"))]
+fn plants(_: &str, _: usize) -> Result<Vec<PlantFound>, String> {
+    Err("--plant needs a binary with the planted bugs in it, and this one has none: run `make plants`".to_owned())
 }
 
 fn with_bar(args: &SwarmArgs, asked: u64) -> Report {

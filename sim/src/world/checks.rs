@@ -38,6 +38,8 @@ impl World {
         for slot in &mut self.slots {
             if let Some(node) = &slot.node {
                 self.outcome.violations.extend(slot.marks.advance(slot.name.as_str(), node));
+                let most = self.plan.knobs.log_bytes;
+                self.outcome.violations.extend(invariants::check_log(slot.name.as_str(), node, most));
             }
         }
         self.check_equal_vectors();

@@ -73,7 +73,8 @@ impl World {
             }
             Fault::Reset { node, worker } => {
                 let worker = self.traffic.worker(worker);
-                self.handle(node, Input::Local(Local::Reset { worker }));
+                self.handle(node, Input::Local(Local::Reset { worker: worker.clone() }));
+                self.check_reset(node, &worker);
             }
         }
     }

@@ -132,7 +132,9 @@ impl World {
             let life = peer.life();
             let name = life.to_string();
             let behind = |of: &Node, than: &Node| -> u64 {
-                than.vector().lives().map(|(life, head)| head.seq.saturating_sub(of.vector().head(life).seq)).sum()
+                // What is retired was counted whole, and is in no vector any more.
+                let counts = than.vector().lives().filter(|(life, _)| !self.oracle.has_ended(*life, of.replica()));
+                counts.map(|(life, head)| head.seq.saturating_sub(of.vector().head(life).seq)).sum()
             };
             let moments = heard(&name).map(|ms| self.gauges.when_sent(self.now_us, slot, life, ms));
             let truth = PeerTruth {

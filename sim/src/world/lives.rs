@@ -6,6 +6,7 @@ use covey_crdt::id::LifeId;
 use covey_crdt::keyspace::HashKeyId;
 use covey_mesh::input::{Input, Link, Local, MonoTime};
 use covey_mesh::node::{Node, NodeConfig};
+use covey_mesh::note::ClockState;
 
 use super::World;
 use super::event::{Event, Next};
@@ -56,6 +57,7 @@ impl World {
         state.lives += 1;
         state.branch = branch;
         state.mono_zero_us = self.now_us;
+        state.says = ClockState::Good;
         state.marks = Marks::default();
         state.own_loads.clear();
         state.seen_loads.clear();
@@ -139,6 +141,7 @@ impl World {
         state.lives += 1;
         state.branch = branch;
         state.mono_zero_us = self.now_us - snapshot.mono.us;
+        state.says = snapshot.node.clock();
         state.marks = Marks::default();
         state.own_loads = snapshot.own_loads;
         state.seen_loads = snapshot.seen_loads;

@@ -19,6 +19,7 @@ mod lives;
 mod open;
 mod queue;
 mod requests;
+mod rules;
 mod slot;
 mod traced;
 
@@ -42,6 +43,7 @@ use clock::Clock;
 use event::{Event, Next};
 use gauges::Gauges;
 use queue::Queue;
+use rules::Before;
 use slot::Slot;
 
 pub use bound::CONVERGE_MS;
@@ -68,10 +70,10 @@ pub struct Outcome {
     pub violations: Vec<Violation>,
     /// Rolling hash over every event: equal seeds have equal hashes.
     pub trace: u64,
-    /// Core events: inputs given to nodes and outputs taken from them.
+    /// Events carried out.
     pub events: u64,
-    /// What happened in the virtual world, one thing at a time: frames, timers, faults, looks.
-    pub steps: u64,
+    /// Core events: inputs given to nodes and outputs taken from them.
+    pub core_events: u64,
     /// Ops published.
     pub ops: u64,
     /// Frames sent.
@@ -100,6 +102,7 @@ struct Draws {
     loads: Stream,
     faults: Stream,
     looks: Stream,
+    refusals: Stream,
 }
 
 impl Draws {
@@ -114,6 +117,7 @@ impl Draws {
             loads: stream("loading"),
             faults: stream("faulting"),
             looks: stream("looks"),
+            refusals: stream("refusals"),
         }
     }
 }
@@ -251,7 +255,7 @@ impl World {
     }
 
     fn at(&mut self, at_us: u64, event: Event) {
-        self.queue.push(at_us, (self.outcome.steps, event));
+        self.queue.push(at_us, (self.outcome.events, event));
     }
 
     fn after(&mut self, us: u64, event: Event) {
@@ -275,7 +279,7 @@ impl World {
             return true;
         }
         self.outcome.trace = event.trace(at_us, self.outcome.trace);
-        self.outcome.steps += 1;
+        self.outcome.events += 1;
         let step = self.is_traced().then(|| self.describe(cause, &event));
         self.carry_out(event);
         self.traced(step);
@@ -338,8 +342,10 @@ impl World {
         if slot.pause.is_some() {
             return slot.wait(input);
         }
+        let before = Before::of(node);
         node.handle(mono, wall, input);
-        self.outcome.events += 1;
+        self.outcome.core_events += 1;
+        self.outcome.violations.extend(before.broken(slot.name.as_str(), node));
         self.oracle.record_branch(node, slot.branch);
         self.gauges.saw(self.now_us, node);
         self.collect(nth);
@@ -382,6 +388,7 @@ impl World {
                         unclosed = Some(peer);
                     }
                     self.watch_note(nth, &note);
+                    self.check_note(nth, &note);
                     self.note(nth, &note);
                 }
                 Output::Changed(change) => {
@@ -395,12 +402,13 @@ impl World {
         if unclosed.is_some() {
             self.violation("codec", format!("{} kept a link whose frame did not parse", self.slots[nth].name));
         }
-        self.outcome.events += outputs as u64;
+        self.outcome.core_events += outputs as u64;
         self.outcome.violations.extend(invariants::check_turn(self.slots[nth].name.as_str(), outputs));
         if let Some(why) = reborn {
             self.mark(match why {
                 Rebirth::ClockStepped => "reborn-clock",
                 Rebirth::Forked => "reborn-forked",
+                Rebirth::Retired => "reborn-retired",
             });
             self.stop(nth);
             self.start(nth);

@@ -3,6 +3,7 @@
 //! Not here: drawing them (`traffic`).
 
 use covey_crdt::id::Incarnation;
+use covey_crdt::plant::{Plant, planted};
 use covey_mesh::input::{Input, Local};
 
 use super::World;
@@ -10,6 +11,9 @@ use super::event::{Answer, Event};
 
 /// Workers a gateway probes in one round; more take several.
 const PROBES_MAX: usize = 12;
+
+/// Share of requests that their worker refuses.
+const REFUSED: f64 = 0.03;
 
 impl World {
     pub(super) fn request(&mut self) {
@@ -29,7 +33,12 @@ impl World {
             return;
         };
         let incarnation = record.incarnation.clone();
-        self.oracle.accept(&worker, &incarnation, &request.chain);
+        // Full, overloaded, gone: a worker that refuses holds nothing of the request, and no gateway may say it does (I6).
+        if !self.draws.refusals.chance(REFUSED) {
+            self.oracle.accept(&worker, &incarnation, &request.chain);
+        } else if !planted(Plant::PublishesAtSelection) {
+            return;
+        }
         let place = Local::Place { worker, keyspace: request.keyspace, incarnation, chain: request.chain };
         self.handle(slot, Input::Local(place));
     }

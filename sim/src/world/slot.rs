@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 use covey_mesh::input::{Input, Load, MonoTime};
 use covey_mesh::node::Node;
+use covey_mesh::note::ClockState;
 
 use super::clock::Clock;
 use crate::invariants::{Lookups, Marks};
@@ -47,6 +48,8 @@ pub(super) struct Slot {
     pub(super) branch: u32,
     pub(super) mono_zero_us: u64,
     pub(super) clock: Clock,
+    /// Where the node last said its clock stands.
+    pub(super) says: ClockState,
     pub(super) timer_us: Option<u64>,
     pub(super) pause: Option<Pause>,
     pub(super) backlog: VecDeque<Input>,
@@ -73,6 +76,7 @@ impl Slot {
             branch: 0,
             mono_zero_us: 0,
             clock,
+            says: ClockState::Good,
             timer_us: None,
             pause: None,
             backlog: VecDeque::new(),

@@ -25,7 +25,7 @@ impl World {
         let fields = if let Value::Object(fields) = fields { fields } else { Map::new() };
         Step {
             t_us: self.now_us,
-            seq: self.outcome.steps,
+            seq: self.outcome.events,
             node,
             kind,
             cause,

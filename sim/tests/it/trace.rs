@@ -69,7 +69,7 @@ fn lines_are_whole_and_every_cause_is_an_earlier_line() {
         }
         kinds.insert(kind);
     }
-    assert_eq!(seq, outcome.steps, "one line an event");
+    assert_eq!(seq, outcome.events, "one line an event");
     for kind in ["deliver", "timer", "start", "dial", "fault", "request", "answer", "load", "check", "calm"] {
         assert!(kinds.contains(kind), "{kind} never happened: {kinds:?}");
     }
@@ -86,7 +86,7 @@ fn perfetto_gets_slices_arrows_counters_and_instants() {
     let names: BTreeSet<_> = of("M").iter().filter_map(|event| event["args"]["name"].as_str()).collect();
     assert!(names.contains("cluster") && names.contains("gw-0") && names.contains("gw-2"));
     let slices = of("X");
-    assert_eq!(slices.len() as u64, outcome.steps);
+    assert_eq!(slices.len() as u64, outcome.events);
     let places: BTreeSet<_> = slices.iter().map(|slice| (slice["ts"].as_u64(), slice["pid"].as_u64())).collect();
     let (starts, ends) = (of("s"), of("f"));
     assert_eq!(starts.len(), ends.len());
@@ -112,7 +112,7 @@ fn a_run_is_the_same_watched_or_not() {
         assert_eq!(sum(&quiet), sum(&watched));
     }
     let [one, other] = collectors.map(|collector| collector.take());
-    assert_eq!(one.iter().count() as u64, quiet.steps);
+    assert_eq!(one.iter().count() as u64, quiet.events);
     assert_eq!(first_difference(&one, &other), None);
     let mut steps: Vec<_> = other.iter().cloned().collect();
     steps[700].digest = Some(covey_crdt::digest::Digest(7));

@@ -1,7 +1,7 @@
 //! Hazards of joining: rule (e), ruling R7, the bound on lives.
 
 use covey_crdt::limits::LIVES_MAX;
-use covey_crdt::replica::LifeRecord;
+use covey_crdt::lives::LifeRecord;
 
 use super::*;
 use crate::limits::ALONE_MS;
@@ -43,6 +43,8 @@ fn a_joiner_asked_for_its_state_refuses_r7() {
         session: 7,
         nth: 0,
         cursor: serde_bytes::ByteBuf::from(covey_crdt::codec::encode_cursor(&covey_crdt::slice::Cursor::Start)),
+        window: serde_bytes::ByteBuf::new(),
+        holders: serde_bytes::ByteBuf::new(),
         whole: false,
     };
     net.sent.clear();

@@ -5,11 +5,13 @@
 
 mod clock;
 mod dirty;
+mod donate;
 mod fuzz;
 mod gaps;
 mod house;
 mod join;
 mod names;
+mod retire;
 mod strangers;
 
 use std::collections::VecDeque;
@@ -161,6 +163,12 @@ impl Net {
         self.links.retain(|link| *link != (one.min(other), one.max(other)));
         self.input(one, Input::Link(Link::Down(self.life(other))));
         self.input(other, Input::Link(Link::Down(self.life(one))));
+    }
+
+    /// Only the first node learns that its link with the other is gone.
+    pub(super) fn cut_half(&mut self, one: usize, other: usize) {
+        self.links.retain(|link| *link != (one.min(other), one.max(other)));
+        self.input(one, Input::Link(Link::Down(LifeId(other as u128 + 1))));
     }
 
     /// The node stops; its peers find out when the test cuts the link.
