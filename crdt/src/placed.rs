@@ -291,6 +291,11 @@ impl Placed {
         self.segments.range((from, std::ops::Bound::Unbounded)).map(|(stamp, segment)| (*stamp, segment.tip))
     }
 
+    /// How many segments there are.
+    pub(crate) fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
     /// The digest of the canonical content: floor and segments.
     #[must_use]
     pub fn digest(&self) -> Digest {

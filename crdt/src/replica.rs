@@ -132,7 +132,8 @@ impl Replica {
                 HolderSlot(self.slots_made - 1)
             });
             let placed = Placed::new(keyspace.capacity_blocks(stored.record.capacity_tokens));
-            stored.holders.insert(key.clone(), Holder { slot, placed });
+            let name = crate::outline::holder_name(worker, &key);
+            stored.holders.insert(key.clone(), Holder { slot, name, placed });
             let key = HolderKey { worker: worker.clone(), keyspace: Arc::clone(keyspace), lane: LaneId::PLAIN };
             self.changes.push(Change::Holder { slot, key });
         }
@@ -295,10 +296,10 @@ impl Replica {
             .map(|(key, holder)| (key, &holder.placed))
     }
 
-    /// The workers after `after`, in canonical order.
-    pub(crate) fn workers_after(&self, after: Option<&WorkerId>) -> impl Iterator<Item = (&WorkerId, &WorkerRecord)> {
+    /// The workers after `after` with everything of theirs, in canonical order.
+    pub(crate) fn entries_after(&self, after: Option<&WorkerId>) -> impl Iterator<Item = (&WorkerId, &Worker)> {
         let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-        self.workers.range((from, std::ops::Bound::Unbounded)).map(|(id, worker)| (id, &worker.record))
+        self.workers.range((from, std::ops::Bound::Unbounded))
     }
 
     /// Every life that joined and is not retired.

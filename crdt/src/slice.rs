@@ -5,7 +5,16 @@
 //! touch still reaches down to here"; merging it raises the whole path, which is exact once the segments above it are
 //! in, and prefix-closed before. The floor travels with every slice of a holder and is merged first.
 //!
-//! Not here: sessions, vectors, dirtiness (`covey-mesh`); bytes (`codec`). Upholds I2, I3, I5 under any interleaving.
+//! A walk leaves out what the receiver says it has ([`Request`]). That is exact as well: whatever is found the same when
+//! it is compared is at the receiver at least as it was at the donor at that moment, which is at least as it was when the
+//! walk began, and both only grow. What is compared over several answers is settled in the order in which blocks move
+//! (`compare`), so nothing slips from a part still to come into one that is done.
+//!
+//! Not here: sessions, vectors, dirtiness (`covey-mesh`); bytes (`codec`); what is compared (`outline`). Upholds I2, I3,
+//! I5 under any interleaving.
+
+mod compare;
+mod merge;
 
 use std::sync::Arc;
 
@@ -14,12 +23,12 @@ use crate::change::{Place, RunId};
 use crate::id::{Incarnation, LifeId, WorkerId};
 use crate::keyspace::Keyspace;
 use crate::lane::LaneId;
-use crate::lattice::Merged;
 use crate::lives::LifeRecord;
+use crate::outline::{Grain, HolderAsk, Outcome, Outline, View, Window, outline, seed};
 use crate::plant::{Plant, planted};
-use crate::replica::{ApplyError, Replica};
+use crate::replica::Replica;
 use crate::stamp::{Floor, Stamp};
-use crate::worker::WorkerRecord;
+use crate::worker::{Worker, WorkerRecord};
 
 /// Where a walk goes on. Means the same on every donor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +51,18 @@ pub enum Cursor {
         /// The last segment already sent.
         after: Stamp,
     },
+}
+
+impl Cursor {
+    /// The last worker that was begun, if any was.
+    #[must_use]
+    pub const fn worker(&self) -> Option<&WorkerId> {
+        match self {
+            Self::Start | Self::Life(_) => None,
+            Self::Worker(worker) => worker.as_ref(),
+            Self::Holder { worker, .. } => Some(worker),
+        }
+    }
 }
 
 /// Some of one holder's coverage.
@@ -95,11 +116,37 @@ pub struct Piece {
     pub ends: Vec<Place>,
 }
 
+/// What a receiver asks for in one step of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The session's number, which fingerprints are seeded with.
+    pub salt: u64,
+    /// Holders found to differ, answered first.
+    pub holders: &'a [HolderAsk],
+    /// Where the walk goes on, if it does.
+    pub cursor: Option<&'a Cursor>,
+    /// What the receiver has of the workers after the cursor; `None`: everything is wanted.
+    pub window: Option<&'a Window>,
+    /// How finely holders are cut into buckets.
+    pub grain: Grain,
+}
+
+/// What a donor answers.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// State that the receiver lacks. Its `next` is where the walk goes on.
+    pub piece: Piece,
+    /// How far the questions were answered, and what is to be compared.
+    pub outcome: Outcome,
+}
+
 /// Bytes a row takes, roughly; slices are cut by the sum.
 const LIFE_BYTES: usize = 24;
 const WORKER_BYTES: usize = 64;
 const HOLDER_BYTES: usize = 96;
 const SEGMENT_BYTES: usize = 32;
+const OUTLINE_BYTES: usize = 28;
+const BUCKET_BYTES: usize = 18;
 
 /// Names may be long: what they take counts, or a slice of long ones would not fit its frame.
 fn worker_bytes(id: &WorkerId, record: &WorkerRecord) -> usize {
@@ -107,15 +154,20 @@ fn worker_bytes(id: &WorkerId, record: &WorkerRecord) -> usize {
     WORKER_BYTES + id.name().len() + record.incarnation.token.as_str().len() + labels
 }
 
-struct Walk<'a> {
+/// A slice being filled.
+struct Filling<'a> {
     replica: &'a Replica,
     has: &'a dyn Fn(RunId) -> bool,
     sent: std::collections::BTreeSet<RunId>,
     left: usize,
     piece: Piece,
+    view: Option<View<'a>>,
+    grain: Grain,
+    salt: u64,
+    outlines: Vec<Outline>,
 }
 
-impl Walk<'_> {
+impl Filling<'_> {
     fn spend(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes);
     }
@@ -142,14 +194,52 @@ impl Walk<'_> {
     }
 
     fn workers(&mut self, after: Option<&WorkerId>) {
-        for (id, record) in self.replica.workers_after(after) {
-            let bare = planted(Plant::MetaDroppedInRepair);
-            let sent = if bare { WorkerRecord::new(record.incarnation.clone()) } else { record.clone() };
-            self.piece.slice.workers.push((id.clone(), sent));
-            self.spend(worker_bytes(id, record));
-            if self.holders(id, record, None) || self.pause(Cursor::Worker(Some(id.clone()))) {
+        let replica = self.replica;
+        for (id, worker) in replica.entries_after(after) {
+            let mut outlined = false;
+            if let Some(view) = &self.view {
+                if let Some(until) = view.until.filter(|until| id > *until) {
+                    self.piece.slice.next = Some(Cursor::Worker(Some(until.clone())));
+                    return;
+                }
+                if view.has(id, worker, self.salt) {
+                    continue;
+                }
+                outlined = view.knows(id);
+            }
+            self.record(id, &worker.record);
+            if outlined {
+                self.outline(id, worker);
+            }
+            let full = !outlined && self.holders(id, &worker.record, None);
+            if full || self.pause(Cursor::Worker(Some(id.clone()))) {
                 return;
             }
+        }
+    }
+
+    fn record(&mut self, id: &WorkerId, record: &WorkerRecord) {
+        let bare = planted(Plant::MetaDroppedInRepair);
+        let sent = if bare { WorkerRecord::new(record.incarnation.clone()) } else { record.clone() };
+        self.piece.slice.workers.push((id.clone(), sent));
+        self.spend(worker_bytes(id, record));
+    }
+
+    /// Describes the holders of a worker that the receiver has something of. Beyond the budget they are described in one
+    /// bucket each, so that the worker is done all the same.
+    fn outline(&mut self, id: &WorkerId, worker: &Worker) {
+        let seed = seed(&worker.record.incarnation, self.salt);
+        for (key, holder) in &worker.holders {
+            if holder.placed.blocks() == 0 {
+                if holder.placed.floor() > Floor::LOWEST {
+                    self.holder_slice(id, &worker.record, key, &holder.placed);
+                }
+                continue;
+            }
+            let grain = if self.left == 0 { Grain { buckets: 1, ..self.grain } } else { self.grain };
+            let outline = outline(self.replica.chains(), id, (holder.name, &holder.placed), seed, grain);
+            self.spend(OUTLINE_BYTES + BUCKET_BYTES * outline.buckets.len());
+            self.outlines.push(outline);
         }
     }
 
@@ -188,15 +278,7 @@ impl Walk<'_> {
         placed: &crate::placed::Placed,
         after: Option<Stamp>,
     ) -> bool {
-        self.spend(HOLDER_BYTES + key.0.model.as_str().len());
-        let nth = self.piece.slice.holders.len();
-        self.piece.slice.holders.push(HolderSlice {
-            worker: worker.clone(),
-            keyspace: Arc::clone(&key.0),
-            incarnation: record.incarnation.clone(),
-            floor: if planted(Plant::FloorDroppedInRepair) { Floor::LOWEST } else { placed.floor() },
-            segments: Vec::new(),
-        });
+        let nth = self.holder_slice(worker, record, key, placed);
         for (stamp, place) in placed.segments(after) {
             self.content(place);
             self.piece.slice.holders[nth].segments.push((stamp, self.replica.chains().tip(place)));
@@ -207,6 +289,29 @@ impl Walk<'_> {
             }
         }
         false
+    }
+
+    /// Walks from the cursor until the budget is spent.
+    fn go_on(&mut self, cursor: &Cursor) {
+        match cursor {
+            Cursor::Start | Cursor::Life(_) => {
+                let after = if let Cursor::Life(life) = cursor { Some(*life) } else { None };
+                if !self.lives(after) && !self.pause(Cursor::Worker(None)) {
+                    self.workers(None);
+                }
+            }
+            Cursor::Worker(after) => self.workers(after.as_ref()),
+            Cursor::Holder { worker, keyspace, lane, after } => {
+                let key = (Arc::clone(keyspace), *lane);
+                let paused = match self.replica.record(worker) {
+                    Some(record) => self.holders(worker, record, Some((&key, *after))),
+                    None => false,
+                };
+                if !paused && !self.pause(Cursor::Worker(Some(worker.clone()))) {
+                    self.workers(Some(worker));
+                }
+            }
+        }
     }
 
     fn content(&mut self, place: Place) {
@@ -224,73 +329,37 @@ impl Walk<'_> {
 }
 
 impl Replica {
-    /// The next slice of a walk, about `budget_bytes` long (one row more at most, and the content that row needs).
-    /// `has` says which runs the receiver holds whole.
+    /// The next slice of a walk over everything, about `budget_bytes` long (one row more at most, and the content that
+    /// row needs). `has` says which runs the receiver holds whole.
     #[must_use]
     pub fn piece(&self, cursor: &Cursor, budget_bytes: usize, has: &dyn Fn(RunId) -> bool) -> Piece {
-        let mut walk = Walk {
+        let grain = Grain { bucket_segments: 1, buckets: 1 };
+        let request = Request { salt: 0, holders: &[], cursor: Some(cursor), window: None, grain };
+        self.answer(&request, budget_bytes, has).piece
+    }
+
+    /// What a receiver asks for, about `budget_bytes` of it; the bound is as for [`Self::piece`], and one worker's
+    /// outlines more.
+    #[must_use]
+    pub fn answer(&self, request: &Request<'_>, budget_bytes: usize, has: &dyn Fn(RunId) -> bool) -> Answer {
+        let mut filling = Filling {
             replica: self,
             has,
             sent: std::collections::BTreeSet::new(),
             left: budget_bytes.max(1),
             piece: Piece::default(),
+            view: request.window.map(View::new),
+            grain: request.grain,
+            salt: request.salt,
+            outlines: Vec::new(),
         };
-        match cursor {
-            Cursor::Start | Cursor::Life(_) => {
-                let after = if let Cursor::Life(life) = cursor { Some(*life) } else { None };
-                if !walk.lives(after) && !walk.pause(Cursor::Worker(None)) {
-                    walk.workers(None);
-                }
-            }
-            Cursor::Worker(after) => walk.workers(after.as_ref()),
-            Cursor::Holder { worker, keyspace, lane, after } => {
-                let key = (Arc::clone(keyspace), *lane);
-                let paused = match self.record(worker) {
-                    Some(record) => walk.holders(worker, record, Some((&key, *after))),
-                    None => false,
-                };
-                if !paused && !walk.pause(Cursor::Worker(Some(worker.clone()))) {
-                    walk.workers(Some(worker));
-                }
-            }
+        let mut outcome = filling.compare(request.holders, request.salt);
+        if let Some(cursor) = request.cursor
+            && !filling.pause(cursor.clone())
+        {
+            filling.go_on(cursor);
         }
-        walk.piece
-    }
-
-    /// Joins a slice.
-    ///
-    /// # Errors
-    /// [`ApplyError::Unresolved`] when a chain it names is not stored; nothing is merged then.
-    pub fn merge_slice(&mut self, slice: &Slice) -> Result<Merged, ApplyError> {
-        let mut places = Vec::new();
-        for (_, tip) in slice.holders.iter().flat_map(|holder| &holder.segments) {
-            places.push(self.chains().resolve(*tip).ok_or(ApplyError::Unresolved(*tip))?);
-        }
-        let mut merged = Merged::Unchanged;
-        // Chains are kept while the slice is merged: its own cuts may drop the last holder of one that comes later.
-        for place in &places {
-            self.keep(*place);
-        }
-        for (life, record) in &slice.lives {
-            merged = merged.or(self.merge_life(*life, record));
-        }
-        for (worker, record) in &slice.workers {
-            merged = merged.or(self.merge_record(worker, record));
-        }
-        let mut nth = 0;
-        for holder in &slice.holders {
-            let (worker, keyspace, incarnation) = (&holder.worker, &holder.keyspace, &holder.incarnation);
-            if holder.floor > Floor::LOWEST {
-                merged = merged.or(self.floor(worker, keyspace, incarnation, holder.floor));
-            }
-            for (stamp, _) in &holder.segments {
-                merged = merged.or(self.place(worker, keyspace, incarnation, places[nth], *stamp));
-                nth += 1;
-            }
-        }
-        for place in places {
-            self.release(place);
-        }
-        Ok(merged)
+        outcome.outlines = filling.outlines;
+        Answer { piece: filling.piece, outcome }
     }
 }

@@ -112,6 +112,8 @@ impl Lattice for WorkerRecord {
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub(crate) slot: HolderSlot,
+    /// Hash of its name, by which repair speaks of it.
+    pub(crate) name: u64,
     pub(crate) placed: Placed,
 }
 
@@ -137,7 +139,8 @@ fn text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-fn worker_bytes(worker: &WorkerId) -> Vec<u8> {
+/// The canonical bytes of a worker's name.
+pub(crate) fn worker_bytes(worker: &WorkerId) -> Vec<u8> {
     let mut bytes = b"worker\0".to_vec();
     text(&mut bytes, worker.name());
     bytes.extend_from_slice(&worker.rank().to_be_bytes());

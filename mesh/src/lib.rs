@@ -18,6 +18,7 @@ pub mod node;
 pub mod note;
 pub mod output;
 mod ownership;
+mod pace;
 mod peer;
 mod session;
 mod side;

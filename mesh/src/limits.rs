@@ -30,6 +30,27 @@ pub const PULL_LOGS_MAX: usize = 256;
 pub const WANT_TIPS_MAX: usize = 64;
 /// Bytes in one repair slice, the content sent ahead of it included.
 pub const SLICE_BYTES: usize = 96 * 1024;
+/// Slices that one question is answered with, one frame each: fewer round trips for much state.
+pub const BURST_SLICES: u32 = 4;
+/// Segments in one bucket of a holder that is compared, at least.
+pub const BUCKET_SEGMENTS: usize = 16;
+/// Buckets of one holder, at most: larger holders have larger buckets.
+pub const BUCKETS_MAX: usize = 128;
+/// Workers that one question of a receiver describes, 12 bytes each.
+pub const WINDOW_WORKERS: usize = 1_024;
+/// Bytes of one question at least, however small slices are: a question cut short costs a round trip and saves nothing.
+pub const ASK_BYTES_MIN: usize = 2_048;
+/// Receivers that a donor serves at once.
+pub const PERMITS_MAX: usize = 2;
+/// A receiver that asks nothing for this long (and at least eight round trips) loses its permit, in milliseconds.
+pub const PERMIT_IDLE_MS: u64 = 1_500;
+/// A receiver that finds no permit free is told to ask again after this long, in milliseconds.
+pub const PERMIT_RETRY_MS: u64 = 300;
+/// A receiver waits this long at most, whatever it is told, in milliseconds.
+pub const RETRY_AFTER_MS_MAX: u64 = 10_000;
+/// Bytes a second that a donor answers in repair sessions, chain content included; a second's worth may go at once.
+pub const REPAIR_BYTES_PER_S: u64 = 32 * 1024 * 1024;
+
 /// An op that cannot be resolved for this long makes its replica ask for a repair session, in milliseconds.
 pub const UNRESOLVED_MS: u64 = 1_000;
 /// A repair session without progress is given up after this long (and at least eight round trips), in milliseconds.
@@ -96,6 +117,36 @@ pub struct Knobs {
     pub frame_bytes: usize,
     /// Silence after which a life is closed, in milliseconds: [`HORIZON_MS`].
     pub horizon_ms: u64,
+    /// Segments in one bucket: [`BUCKET_SEGMENTS`].
+    pub bucket_segments: usize,
+    /// Buckets of one holder: [`BUCKETS_MAX`].
+    pub buckets: usize,
+    /// Workers in one question: [`WINDOW_WORKERS`].
+    pub window_workers: usize,
+    /// Receivers served at once: [`PERMITS_MAX`].
+    pub permits: usize,
+    /// Bytes a second of repair answers: [`REPAIR_BYTES_PER_S`].
+    pub repair_bytes_per_s: u64,
+}
+
+impl Knobs {
+    /// These sizes, but none above its default and none so small that nothing would move.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        let most = Self::default();
+        Self {
+            slice_bytes: self.slice_bytes.min(most.slice_bytes),
+            log_bytes: self.log_bytes.min(most.log_bytes),
+            log_age_ms: self.log_age_ms.min(most.log_age_ms),
+            frame_bytes: self.frame_bytes.min(most.frame_bytes),
+            horizon_ms: self.horizon_ms.min(most.horizon_ms),
+            bucket_segments: self.bucket_segments.clamp(1, most.bucket_segments),
+            buckets: self.buckets.clamp(1, most.buckets),
+            window_workers: self.window_workers.clamp(1, most.window_workers),
+            permits: self.permits.clamp(1, most.permits),
+            repair_bytes_per_s: self.repair_bytes_per_s.clamp(1, most.repair_bytes_per_s),
+        }
+    }
 }
 
 impl Default for Knobs {
@@ -105,6 +156,11 @@ impl Default for Knobs {
             log_bytes: LOG_BYTES_MAX,
             log_age_ms: LOG_AGE_MS,
             frame_bytes: FRAME_BYTES_GOAL,
+            bucket_segments: BUCKET_SEGMENTS,
+            buckets: BUCKETS_MAX,
+            window_workers: WINDOW_WORKERS,
+            permits: PERMITS_MAX,
+            repair_bytes_per_s: REPAIR_BYTES_PER_S,
             horizon_ms: HORIZON_MS,
         }
     }
@@ -116,4 +172,7 @@ pub const SEQ_MAX: u64 = 1 << 52;
 const _: () = assert!(FRAME_BYTES_GOAL + 24 + 8 * (RUN_BLOCKS_MAX as usize) + OP_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(LIVES_MAX * 32 < FRAME_BYTES_GOAL);
 const _: () = assert!(2 * SLICE_BYTES < FRAME_BYTES_MAX);
+const _: () = assert!(2 * SLICE_BYTES + 16 * WINDOW_WORKERS < FRAME_BYTES_MAX);
+const _: () = assert!(18 * BUCKETS_MAX + 28 < SLICE_BYTES);
+const _: () = assert!(PERMIT_IDLE_MS > 2 * RETRY_MS && PERMIT_IDLE_MS < SESSION_MS);
 const _: () = assert!(NAME_SILENT_MS > 2 * EXCHANGE_MS);

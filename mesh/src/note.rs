@@ -125,10 +125,15 @@ pub enum Note {
     RepairDone {
         /// The donor.
         donor: LifeId,
-        /// Pieces merged.
-        pieces: u32,
-        /// Their bytes.
-        bytes: u64,
+        /// What it took.
+        cost: RepairCost,
+    },
+    /// A donor does not serve this gateway now: too many receivers, or its budget is spent. Another is asked, or it again.
+    RepairRefused {
+        /// The donor.
+        donor: LifeId,
+        /// After how many milliseconds it may be asked again.
+        retry_after_ms: u64,
     },
     /// A repair session was given up; what was merged stays, and the replica stays dirty until it catches up.
     RepairAborted {
@@ -187,6 +192,27 @@ pub enum Note {
         /// Their bytes.
         bytes: u32,
     },
+}
+
+/// What a repair session took, at its receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairCost {
+    /// Questions asked: round trips, when none was lost.
+    pub asks: u32,
+    /// Parts of answers merged.
+    pub pieces: u32,
+    /// Bytes that tell what differs, both ways: windows, outlines, questions about holders.
+    pub summary_bytes: u64,
+    /// Bytes of slices, and of the vectors that come with them.
+    pub slice_bytes: u64,
+    /// Bytes of chain content.
+    pub content_bytes: u64,
+    /// Segments sent.
+    pub segments: u64,
+    /// Those of them that changed something here.
+    pub segments_new: u64,
+    /// Answers of a donor that was dirty itself (P5).
+    pub dirty_pieces: u32,
 }
 
 /// Why a repair session starts.

@@ -59,6 +59,8 @@ pub(crate) struct Peer {
     pub(crate) load_acked: u64,
     /// It is not asked for repair before this time.
     pub(crate) shunned_until: Option<MonoTime>,
+    /// Nor before this time, which it named itself: it is busy.
+    pub(crate) busy_until: Option<MonoTime>,
 }
 
 impl Peer {
@@ -67,9 +69,9 @@ impl Peer {
         self.linked && self.admitted && self.member != Some(false)
     }
 
-    /// Whether it failed as a donor just now.
+    /// Whether it failed or was busy as a donor just now.
     pub(crate) fn shunned(&self, now: MonoTime) -> bool {
-        self.shunned_until.is_some_and(|until| until > now)
+        self.shunned_until.max(self.busy_until).is_some_and(|until| until > now)
     }
 
     /// Its log position for a life, as far as heard.
@@ -91,6 +93,7 @@ impl Peer {
         self.load_sent = 0;
         self.load_acked = 0;
         self.mono_us = 0;
+        self.busy_until = None;
     }
 
     /// How long to wait for an answer before asking again, in milliseconds.

@@ -39,6 +39,7 @@ pub(crate) enum Message {
     SliceAsk(SliceAsk),
     SliceReply(Box<SliceReply>),
     SliceRefused(SliceRefused),
+    SliceEnd(SliceEnd),
     Refused(Refused),
 }
 
@@ -148,8 +149,14 @@ pub(crate) struct LoadEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SliceAsk {
     pub session: u64,
+    /// Counts the asks of a session, repeated ones included.
     pub nth: u32,
+    /// Where the walk goes on; empty when only holders are asked for.
     pub cursor: ByteBuf,
+    /// What the receiver has of the workers after the cursor.
+    pub window: ByteBuf,
+    /// What it has of holders found to differ.
+    pub holders: ByteBuf,
     /// Send all chain content: some of what the donor thinks is known here is not.
     pub whole: bool,
 }
@@ -158,8 +165,12 @@ pub(crate) struct SliceAsk {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SliceReply {
     pub session: u64,
+    /// Which ask this answers.
     pub nth: u32,
-    /// The donor's vector: 32-byte rows.
+    /// Which of the donor's answers this is a part of, and which part: an ask that arrives twice is answered twice.
+    pub answer: u32,
+    pub part: u32,
+    /// The donor's vector, at the start of a walk: 32-byte rows.
     pub vector: ByteBuf,
     /// max(vector, the donor's own target), rows of life and sequence number, 24 bytes (P5); retired lives included.
     pub target: ByteBuf,
@@ -167,13 +178,27 @@ pub(crate) struct SliceReply {
     pub ends: ByteBuf,
     pub forgotten: ByteBuf,
     pub slice: ByteBuf,
+    /// How far the questions about holders were answered, and outlines of holders to compare.
+    pub outcome: ByteBuf,
+    /// Whether the next part of the answer follows unasked.
+    pub more: bool,
+    /// Whether the donor is dirty itself (P5).
+    pub dirty: bool,
 }
 
-/// The donor does not serve this session.
+/// The donor does not serve this session, or not now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SliceRefused {
     pub session: u64,
     pub why: String,
+    /// Ask again after this long, in milliseconds; 0: do not.
+    pub retry_after_ms: u64,
+}
+
+/// The receiver asks no more in this session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SliceEnd {
+    pub session: u64,
 }
 
 /// The receiver of this is not talked to, and why.

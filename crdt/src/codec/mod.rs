@@ -8,11 +8,15 @@
 
 mod chains;
 mod ops;
+mod outline;
 mod slice;
 mod tables;
 
 pub use chains::{decode_chains, encode_chains};
 pub use ops::{decode_ops, encode_ops};
+pub use outline::{
+    decode_holder_asks, decode_outcome, decode_window, encode_holder_asks, encode_outcome, encode_window,
+};
 pub use slice::{decode_cursor, decode_slice, encode_cursor, encode_slice};
 
 /// Bytes that do not parse, break a bound or carry an impossible value. Fault: the peer, or corruption. Nothing was

@@ -5,9 +5,11 @@
 
 mod changes;
 mod codec;
+mod codec_outlines;
 mod generate;
 mod hazards;
 mod laws;
+mod outlines;
 mod reference;
 mod run;
 mod slices;

@@ -107,20 +107,20 @@ fn join(receiver: &mut Replica, donor: &Replica, manner: Manner) -> Merged {
     merged
 }
 
-fn apply(replica: &mut Replica, entry: &Entry) {
+pub(crate) fn apply(replica: &mut Replica, entry: &Entry) {
     let (place, _) = replica.learn_chain(&entry.chain).expect("short enough");
     let _ = replica.apply(entry.life, &entry.op).expect("its content has just been learned");
     replica.release(place);
 }
 
 /// The entries that `owners` gives to replica `nth`; joinings go to everybody, so that no log is entered in its middle.
-fn share(history: &History, owners: &[u8], nth: u8) -> Vec<Entry> {
+pub(crate) fn share(history: &History, owners: &[u8], nth: u8) -> Vec<Entry> {
     let joined = |entry: &Entry| matches!(entry.op, covey_crdt::op::Op::Joined { .. });
     let mine = |at: usize, entry: &Entry| joined(entry) || owners[at % owners.len()] >> nth & 1 == 1;
     history.entries.iter().enumerate().filter(|(at, entry)| mine(*at, entry)).map(|(_, entry)| entry.clone()).collect()
 }
 
-fn replica_of(entries: &[Entry]) -> Replica {
+pub(crate) fn replica_of(entries: &[Entry]) -> Replica {
     let mut replica = Replica::default();
     entries.iter().for_each(|entry| apply(&mut replica, entry));
     replica
@@ -199,7 +199,7 @@ fn a_donor_that_changes_between_slices(history: &History, owners: &[u8], pace: &
     assert!(receiver.is_consistent());
 }
 
-fn owners() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn owners() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(0u8..8, 64)
 }
 
@@ -207,7 +207,7 @@ fn manners() -> impl Strategy<Value = [Manner; 4]> {
     [manner(), manner(), manner(), manner()]
 }
 
-fn pace() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn pace() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(0u8..3, 8)
 }
 

@@ -5,10 +5,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use covey_mesh::note::{AbortWhy, Drop, Note, Refusal, RepairWhy};
+use covey_mesh::note::{AbortWhy, Drop, Note, Refusal, RepairCost, RepairWhy};
 
 /// Every kind, in the order of the counters.
-const KINDS: [(&str, &str); 48] = [
+const KINDS: [(&str, &str); 55] = [
     ("applied", ""),
     ("duplicate_ops", ""),
     ("dropped", "clock"),
@@ -31,8 +31,15 @@ const KINDS: [(&str, &str); 48] = [
     ("repair_started", "mismatch"),
     ("repair_started", "unresolved"),
     ("repair_done", ""),
+    ("repair_asks", ""),
     ("repair_pieces", ""),
-    ("repair_bytes", ""),
+    ("repair_summary_bytes", ""),
+    ("repair_slice_bytes", ""),
+    ("repair_content_bytes", ""),
+    ("repair_segments", ""),
+    ("repair_segments_new", ""),
+    ("repair_dirty_pieces", ""),
+    ("repair_refused", ""),
     ("repair_aborted", "timeout"),
     ("repair_aborted", "link_down"),
     ("repair_aborted", "refused"),
@@ -121,11 +128,8 @@ impl Notes {
                 self.delay_ms_sum.fetch_add(*delay_ms, Ordering::Relaxed);
                 self.add("applied", "", 1);
             }
-            Note::RepairDone { pieces, bytes, .. } => {
-                self.add("repair_done", "", 1);
-                self.add("repair_pieces", "", u64::from(*pieces));
-                self.add("repair_bytes", "", *bytes);
-            }
+            Note::RepairDone { cost, .. } => self.repaired(cost),
+            Note::RepairRefused { .. } => self.add("repair_refused", "", 1),
             Note::Sent { class, bytes } => {
                 self.add("sent_frames", class.name(), 1);
                 self.add("sent_bytes", class.name(), u64::from(*bytes));
@@ -153,6 +157,18 @@ impl Notes {
             Note::Dirty => self.add("dirty", "", 1),
             Note::TokenFlaps { .. } => self.add("token_flaps", "", 1),
         }
+    }
+
+    fn repaired(&self, cost: &RepairCost) {
+        self.add("repair_done", "", 1);
+        self.add("repair_asks", "", u64::from(cost.asks));
+        self.add("repair_pieces", "", u64::from(cost.pieces));
+        self.add("repair_summary_bytes", "", cost.summary_bytes);
+        self.add("repair_slice_bytes", "", cost.slice_bytes);
+        self.add("repair_content_bytes", "", cost.content_bytes);
+        self.add("repair_segments", "", cost.segments);
+        self.add("repair_segments_new", "", cost.segments_new);
+        self.add("repair_dirty_pieces", "", u64::from(cost.dirty_pieces));
     }
 
     /// The counters now.
@@ -239,6 +255,16 @@ mod tests {
         ];
         let repairs = [RepairWhy::Bootstrap, RepairWhy::Trimmed, RepairWhy::Mismatch, RepairWhy::Unresolved];
         let drops = [Drop::Clock, Drop::Incarnation, Drop::Bound, Drop::UnknownWorker];
+        let cost = RepairCost {
+            asks: 2,
+            pieces: 3,
+            summary_bytes: 10,
+            slice_bytes: 40,
+            content_bytes: 20,
+            segments: 2,
+            segments_new: 1,
+            dirty_pieces: 1,
+        };
         let mut all = vec![
             Note::Applied { delay_ms: 3 },
             Note::Duplicate { ops: 2 },
@@ -249,7 +275,8 @@ mod tests {
             Note::Fork { life, peer },
             Note::Pulled { logs: 2 },
             Note::Wanted,
-            Note::RepairDone { donor, pieces: 3, bytes: 40 },
+            Note::RepairDone { donor, cost },
+            Note::RepairRefused { donor, retry_after_ms: 300 },
             Note::DigestMismatch { peer },
             Note::Restated { lives: 1 },
             Note::Closing { life: LifeId(1) },
@@ -278,7 +305,7 @@ mod tests {
         let snapshot = notes.snapshot();
         let untouched: Vec<_> = snapshot.counts.iter().filter(|(_, _, count)| *count == 0).collect();
         assert!(untouched.is_empty(), "no note counts as {untouched:?}");
-        assert_eq!((snapshot.of("repair_bytes", ""), snapshot.of("sent_bytes", "push")), (40, 10));
+        assert_eq!((snapshot.of("repair_slice_bytes", ""), snapshot.of("sent_bytes", "push")), (40, 10));
         assert_eq!((snapshot.of("duplicate_ops", ""), snapshot.of("clock", "ahead")), (2, 1));
     }
 

@@ -106,7 +106,19 @@ fn line(note: &Note) -> Option<(Level, String)> {
             (Level::Error, format!("life {peer} knows another log of life {life}: used twice"))
         }
         Note::RepairStarted { donor, why } => (Level::Info, format!("repair from life {donor}: {}", repair(*why))),
-        Note::RepairDone { donor, .. } => (Level::Info, format!("repair from life {donor} is done")),
+        Note::RepairDone { donor, cost } => {
+            let bytes = cost.summary_bytes + cost.slice_bytes + cost.content_bytes;
+            let (new, all, pieces) = (cost.segments_new, cost.segments, cost.pieces);
+            (
+                Level::Info,
+                format!(
+                    "repair from life {donor} is done: {new} of {all} segments new, {bytes} bytes, {pieces} pieces"
+                ),
+            )
+        }
+        Note::RepairRefused { donor, retry_after_ms } => {
+            (Level::Info, format!("life {donor} is busy with other repairs: asking again in {retry_after_ms} ms"))
+        }
         Note::RepairAborted { donor, why } => (Level::Info, format!("repair from life {donor} was given up: {why:?}")),
         Note::DigestMismatch { peer } => {
             (Level::Error, format!("life {peer} saw the same ops and has another digest: repairing, please report"))

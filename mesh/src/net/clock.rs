@@ -6,7 +6,6 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use covey_crdt::id::LifeId;
 use covey_crdt::stamp::WallMs;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -42,18 +41,6 @@ impl Clock {
 }
 
 /// Fresh random bytes from the operating system.
-pub(super) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).expect("the operating system has randomness");
-    bytes
-}
-
-/// A life that nobody had before.
-pub(super) fn random_life() -> LifeId {
-    LifeId(u128::from_le_bytes(random()))
-}
-
-/// A seed for jitter.
-pub(super) fn random_seed() -> u64 {
-    u64::from_le_bytes(random())
+pub(super) fn fill_random(bytes: &mut [u8]) {
+    SystemRandom::new().fill(bytes).expect("the operating system has randomness");
 }

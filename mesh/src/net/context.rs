@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use covey_crdt::id::LifeId;
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::identity::Identity;
 use super::link::Link;
@@ -82,6 +83,7 @@ pub(super) struct Context {
     /// Wakes the dialler after a change of plan.
     pub(super) replan: Notify,
     plan: Mutex<Plan>,
+    tasks: Mutex<JoinSet<()>>,
     next: AtomicU64,
 }
 
@@ -107,12 +109,13 @@ impl Context {
             client: ArcSwap::from_pointee(client),
             replan: Notify::new(),
             plan: Mutex::new(plan),
+            tasks: Mutex::default(),
             next: AtomicU64::new(1),
         }
     }
 
     pub(super) fn now(&self) -> MonoTime {
-        self.shared.clock.mono()
+        self.shared.ground.mono()
     }
 
     pub(super) fn counters(&self) -> &Counters {
@@ -122,6 +125,18 @@ impl Context {
     /// The plan, for a moment.
     pub(super) fn plan(&self) -> MutexGuard<'_, Plan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a task that ends with the life at the latest, whatever it waits for.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task)
+    }
+
+    /// The life is over, and every task of it.
+    pub(super) fn end_tasks(&self) {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
     }
 
     /// A number larger than any before: newer dials have larger ones.

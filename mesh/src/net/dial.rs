@@ -28,19 +28,19 @@ pub(super) async fn dial_all(context: Arc<Context>, endpoint: Endpoint) {
     loop {
         let due = context.plan().due(context.now());
         for (index, seed) in due.seeds {
-            tokio::spawn(resolve(Arc::clone(&context), index, seed));
+            context.spawn(resolve(Arc::clone(&context), index, seed));
         }
         for (address, patience) in due.dials {
-            tokio::spawn(dial(Arc::clone(&context), endpoint.clone(), address, patience));
+            context.spawn(dial(Arc::clone(&context), endpoint.clone(), address, patience));
         }
         let _ = timeout(LOOK_EVERY, context.replan.notified()).await;
     }
 }
 
 async fn resolve(context: Arc<Context>, index: usize, seed: String) {
-    let found = timeout(HANDSHAKE_TIMEOUT, tokio::net::lookup_host(seed.as_str())).await;
+    let found = timeout(HANDSHAKE_TIMEOUT, context.shared.ground.resolve(seed.clone())).await;
     let (addresses, error) = match found {
-        Ok(Ok(addresses)) => (addresses.map(canonical).take(ADDRESSES_MAX).collect(), None),
+        Ok(Ok(addresses)) => (addresses.into_iter().map(canonical).take(ADDRESSES_MAX).collect(), None),
         Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
         Err(_) => (Vec::new(), Some("no answer in time".to_owned())),
     };
@@ -114,9 +114,9 @@ pub(super) async fn accept_all(context: Arc<Context>, endpoint: Endpoint) {
             let _ = incoming.retry();
             continue;
         }
-        let context = Arc::clone(&context);
-        tokio::spawn(async move {
-            accept(&context, incoming).await;
+        let acceptor = Arc::clone(&context);
+        context.spawn(async move {
+            accept(&acceptor, incoming).await;
             drop(permit);
         });
     }

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::MeshConfig;
-use super::clock::random_seed;
 use super::context::Event;
+use super::ground::random_seed;
 use super::host::LiveHost;
 use super::links::Links;
 use super::mesh::{Ending, LifeState, Shared};
@@ -63,15 +63,18 @@ pub(super) fn live(setup: &Setup) -> Exit {
         Ok(runtime) => runtime,
         Err(error) => return Exit::Failed(error.to_string()),
     };
-    let exit = runtime.block_on(async {
-        match Driver::new(setup) {
-            Ok(driver) => driver.run().await,
-            Err(error) => Exit::Failed(error),
-        }
-    });
+    let exit = runtime.block_on(run(setup));
     // A resolver that hangs must not hold the thread.
     runtime.shutdown_timeout(Duration::from_millis(50));
     exit
+}
+
+/// Lives one life on the runtime that is there.
+pub(super) async fn run(setup: &Setup) -> Exit {
+    match Driver::new(setup) {
+        Ok(driver) => driver.run().await,
+        Err(error) => Exit::Failed(error),
+    }
 }
 
 /// One life's loop.
@@ -102,7 +105,7 @@ impl<'a> Driver<'a> {
     fn new(setup: &'a Setup) -> Result<Self, String> {
         let (shared, life) = (&setup.shared, setup.state.life);
         let host = LiveHost::new((setup.config.make_host)(life), Arc::clone(&setup.state));
-        let now = shared.clock.mono();
+        let now = shared.ground.mono();
         let config = setup.config.node.clone();
         let network = match &setup.base {
             Some(base) => {
@@ -112,7 +115,7 @@ impl<'a> Driver<'a> {
             }
             None => None,
         };
-        let node = Node::new(config, life, random_seed(), now, shared.clock.wall());
+        let node = Node::new(config, life, random_seed(&*shared.ground), now, shared.ground.wall());
         Ok(Self {
             setup,
             node,
@@ -147,19 +150,22 @@ impl<'a> Driver<'a> {
     }
 
     fn now(&self) -> MonoTime {
-        self.setup.shared.clock.mono()
+        self.setup.shared.ground.mono()
     }
 
     async fn wait(&mut self) -> Woken {
-        let wake_at = self.setup.shared.clock.instant(self.wake_at());
+        let wake_at = self.setup.shared.ground.instant(self.wake_at());
         let (events, members) = match &mut self.network {
             Some((network, _)) => (Some(&mut network.events), Some(&mut network.members)),
             None => (None, None),
         };
+        // In this order nobody starves, because a turn also takes commands, events and what is due; and the same happens
+        // every time, which a random order would not grant the second ring.
         tokio::select! {
-            () = self.setup.shared.wake.notified() => Woken::Other,
-            event = next(events) => Woken::Event(event),
+            biased;
             member = next(members) => Woken::Member(member),
+            event = next(events) => Woken::Event(event),
+            () = self.setup.shared.wake.notified() => Woken::Other,
             () = tokio::time::sleep_until(wake_at) => Woken::Other,
         }
     }
@@ -180,6 +186,10 @@ impl<'a> Driver<'a> {
             Woken::Other => {}
         }
         for _ in 0..COMMANDS_PER_TURN {
+            // The queue outlives lives: one that wakes from a stall must leave it to the one that takes over.
+            if self.setup.state.is_superseded() {
+                return;
+            }
             let Some(local) = self.setup.shared.commands.pop() else { break };
             self.feed(Input::Local(local));
         }
@@ -234,8 +244,8 @@ impl<'a> Driver<'a> {
         if self.exit.is_some() || self.setup.state.is_superseded() {
             return;
         }
-        let clock = self.setup.shared.clock;
-        self.node.handle(clock.mono(), clock.wall(), input);
+        let ground = &self.setup.shared.ground;
+        self.node.handle(ground.mono(), ground.wall(), input);
         while let Some(output) = self.node.poll_output() {
             self.carry_out(output);
         }
@@ -300,7 +310,7 @@ impl<'a> Driver<'a> {
         if let Some((network, links)) = &mut self.network {
             let snapshots = links.tick(now);
             self.setup.state.links.store(Arc::new(snapshots));
-            if let Err(error) = network.tick(now, self.setup.shared.clock.wall()) {
+            if let Err(error) = network.tick(now, self.setup.shared.ground.wall()) {
                 self.exit = Some(Exit::Failed(error));
             }
         }

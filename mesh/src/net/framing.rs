@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use covey_crdt::id::LifeId;
-use quinn::{ReadExactError, RecvStream};
+use quinn::{ConnectionError, ReadError, ReadExactError, RecvStream, WriteError};
 
 use crate::limits::FRAME_BYTES_MAX;
 use crate::output::Class;
@@ -26,21 +26,46 @@ pub(super) enum FrameError {
         /// The length it gave.
         bytes: u32,
     },
-    /// The stream or the connection ended. Nobody's fault.
+    /// The connection ended. Nobody's fault.
     Ended,
+    /// The stream ended within a frame, or was reset or refused, while the connection goes on: what it carried is lost
+    /// unless the link is made anew. Fault: the peer's. Close the link.
+    Cut,
+    /// The sender ended the stream between two frames, as one does that leaves.
+    Finished,
 }
 
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong { bytes } => write!(f, "a frame of {bytes} bytes, more than is allowed"),
-            Self::Ended => write!(f, "the stream ended"),
+            Self::Ended => write!(f, "the connection ended"),
+            Self::Cut => write!(f, "a stream that ended within a frame, or was reset or refused"),
+            Self::Finished => write!(f, "the stream ended"),
         }
     }
 }
 
 impl From<ReadExactError> for FrameError {
-    fn from(_: ReadExactError) -> Self {
+    fn from(error: ReadExactError) -> Self {
+        match error {
+            ReadExactError::ReadError(ReadError::ConnectionLost(_)) => Self::Ended,
+            ReadExactError::ReadError(_) | ReadExactError::FinishedEarly(_) => Self::Cut,
+        }
+    }
+}
+
+impl From<WriteError> for FrameError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::ConnectionLost(_) => Self::Ended,
+            WriteError::Stopped(_) | WriteError::ClosedStream | WriteError::ZeroRttRejected => Self::Cut,
+        }
+    }
+}
+
+impl From<ConnectionError> for FrameError {
+    fn from(_: ConnectionError) -> Self {
         Self::Ended
     }
 }
@@ -79,7 +104,11 @@ pub(super) async fn read_frame(stream: &mut RecvStream) -> Result<Bytes, FrameEr
 /// Reads one length and at most `bytes_max` bytes.
 pub(super) async fn read_bounded(stream: &mut RecvStream, bytes_max: u32) -> Result<Bytes, FrameError> {
     let mut length = [0; 4];
-    stream.read_exact(&mut length).await?;
+    match stream.read_exact(&mut length).await {
+        Ok(()) => {}
+        Err(ReadExactError::FinishedEarly(0)) => return Err(FrameError::Finished),
+        Err(error) => return Err(error.into()),
+    }
     let bytes = u32::from_le_bytes(length);
     if bytes > bytes_max {
         return Err(FrameError::TooLong { bytes });

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::clock::Clock;
 use super::framing::{Hello, class_byte, prefix};
+use super::ground::{Ground, Port, System};
 use super::identity::{Identity, MeshCa, SERVER_NAME};
 use super::metrics::{LinkFailure, NetSnapshot};
 use super::tls::{Tls, protocol};
@@ -79,10 +80,12 @@ async fn dial(victim: &Mesh, wall: WallMs) -> (Endpoint, Result<Connection, Conn
     let ca = MeshCa::derive(&SECRET).expect("derives");
     let me = Identity { name: GatewayName::new("bad").expect("a name"), life: LIFE };
     let leaf = ca.issue(&me, wall, [5; 32]).expect("issues");
-    let tls = Tls::new(&ca, leaf, &protocol(KEY)).expect("configures");
+    let ground: Arc<dyn Ground> = Arc::new(System::new());
+    let tls = Tls::new(&ca, leaf, &protocol(KEY), &ground).expect("configures");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.set_nonblocking(true).expect("sets");
-    let endpoint = endpoint(&socket, &SECRET, &me.name, &tls).expect("an endpoint");
+    let socket = socket.open().expect("a socket");
+    let endpoint = endpoint(socket, &*ground, &SECRET, &me.name, &tls).expect("an endpoint");
     let to = victim.bound_address().expect("the mesh is on");
     let connecting = endpoint.connect_with(client_config(&tls), to, SERVER_NAME).expect("dials");
     let connection = connecting.await;

@@ -11,14 +11,18 @@ use covey_crdt::id::LifeId;
 use quinn::Connection;
 use tokio::task::AbortHandle;
 
-use super::context::LinkId;
+use super::context::{Context, LinkId};
 use super::identity::Identity;
 use super::metrics::LinkSnapshot;
 use super::queue::{Pushed, SendQueue};
-use super::transport::{CloseCode, canonical};
+use super::transport::{CloseCode, HANDSHAKE_TIMEOUT, canonical};
 use crate::input::MonoTime;
 use crate::output::Class;
 
+/// Two connections that came up further apart than this were not dialled at the same time: a dialler waits
+/// [`HANDSHAKE_TIMEOUT`] for the other's hello, and sends its own only when it has no better link.
+const SETTLED_MS: u64 = 4_000;
+const _: () = assert!(SETTLED_MS > HANDSHAKE_TIMEOUT.as_millis() as u64);
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 const FLUSH_LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -68,8 +72,12 @@ pub(super) struct Link {
 
 impl Link {
     /// Of two connections of the same two lives, both sides keep the same one: the one whose dialler has the smaller
-    /// life; of two by the same dialler, the newer.
+    /// life; of two by the same dialler, the newer. But a peer that dials long after a link came up has lost that link,
+    /// or it would not have gone on: what this side still holds is a half-open one, whoever dialled it.
     pub(super) fn beats(&self, other: &Self) -> bool {
+        if self.dialer == self.peer.life && self.since.since_ms(other.since) >= SETTLED_MS {
+            return true;
+        }
         if self.dialer == other.dialer { self.dial > other.dial } else { self.dialer < other.dialer }
     }
 
@@ -84,9 +92,9 @@ impl Link {
     }
 
     /// Closes the connection once the peer has what is queued, or after a short while.
-    pub(super) fn close_after_flush(self, code: CloseCode) {
+    pub(super) fn close_after_flush(self, context: &Context, code: CloseCode) {
         self.queues.close();
-        tokio::spawn(async move {
+        context.spawn(async move {
             let flushed = async {
                 while !self.queues.are_drained() && !self.is_over() {
                     tokio::time::sleep(FLUSH_LOOK_EVERY).await;

@@ -111,7 +111,7 @@ impl Links {
     /// The node wants nothing more to do with a peer: what is queued for it (a refusal, say) still goes out.
     pub(super) fn close(&mut self, peer: LifeId) {
         if let Some(link) = self.remove(peer, LinkFailure::Closed, true) {
-            link.close_after_flush(CloseCode::Refused);
+            link.close_after_flush(&self.context, CloseCode::Refused);
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) async fn run(context: Arc<Context>, cluster: String, out: mpsc::Sende
     let mut floor = 0;
     let mut first = true;
     loop {
-        let generation = context.shared.clock.wall().0.max(floor + 1);
+        let generation = context.shared.ground.wall().0.max(floor + 1);
         floor = generation;
         match spawn_chitchat(config(&context, &cluster, generation), keys(&context), &context.tunnel).await {
             Ok(handle) => {
@@ -145,7 +145,8 @@ fn entry(context: &Context, id: &ChitchatId, state: &NodeState) -> Option<Entry>
     })
 }
 
-async fn tell(context: &Context, change: MemberChange, out: &mpsc::Sender<Member>) -> Result<(), ()> {
+/// Passes a change on: to the dialling plan and to the loop. `Err`: the loop is gone.
+pub(super) async fn tell(context: &Context, change: MemberChange, out: &mpsc::Sender<Member>) -> Result<(), ()> {
     let now = context.now();
     let member = match change {
         MemberChange::Up(life, address) => {

@@ -14,7 +14,7 @@ use covey_crdt::id::LifeId;
 use crossbeam::queue::ArrayQueue;
 use tokio::sync::Notify;
 
-use super::clock::Clock;
+use super::ground::Ground;
 use super::metrics::{Counters, LinkSnapshot, NetSnapshot};
 use crate::input::{Local, MonoTime};
 use crate::status::Status;
@@ -80,7 +80,7 @@ impl LifeState {
 /// What the handle, the watchdog and every life's thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) clock: Clock,
+    pub(super) ground: Arc<dyn Ground>,
     pub(super) commands: ArrayQueue<Local>,
     /// Wakes the loop for commands and endings.
     pub(super) wake: Notify,
@@ -93,9 +93,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(clock: Clock, first: Arc<LifeState>) -> Self {
+    pub(super) fn new(ground: Arc<dyn Ground>, first: Arc<LifeState>) -> Self {
         Self {
-            clock,
+            ground,
             commands: ArrayQueue::new(COMMANDS_MAX),
             wake: Notify::new(),
             current: ArcSwap::new(first),
@@ -193,7 +193,7 @@ impl Mesh {
     #[must_use]
     pub fn silent_for(&self) -> Duration {
         let shared = &self.owner.shared;
-        shared.current.load().silent_for(shared.clock.mono())
+        shared.current.load().silent_for(shared.ground.mono())
     }
 
     /// What the driver counted so far.

@@ -9,6 +9,7 @@ mod context;
 mod dial;
 mod driver;
 mod framing;
+mod ground;
 mod host;
 #[cfg(test)]
 mod hostile;
@@ -23,6 +24,8 @@ mod network;
 mod peer;
 mod plan;
 mod queue;
+#[cfg(test)]
+mod ring2;
 mod scan;
 mod secret;
 mod start;

@@ -2,7 +2,7 @@
 //!
 //! Not here: the loop (`driver`).
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::NetConfig;
-use super::clock::{random, random_seed};
 use super::context::{Context, EVENTS_MAX, Event};
+use super::ground::{Ground, Port, random, random_seed};
 use super::identity::{Identity, MeshCa, REISSUE_AFTER};
 use super::mesh::Shared;
 use super::plan::Plan;
@@ -33,7 +33,7 @@ const CLOCK_STEP_MS: u64 = 600_000;
 #[derive(Debug)]
 pub(super) struct Base {
     pub(super) config: NetConfig,
-    pub(super) socket: UdpSocket,
+    pub(super) port: Box<dyn Port>,
     pub(super) ca: MeshCa,
     pub(super) bound: SocketAddr,
     pub(super) advertised: SocketAddr,
@@ -60,13 +60,15 @@ impl Network {
     ) -> Result<Self, String> {
         let me = Identity { name: node.name.clone(), life };
         let protocol = protocol(node.key_id);
-        let issued_at = (shared.clock.mono(), shared.clock.wall());
-        let tls = tls(base, &me, &protocol, issued_at.1)?;
-        let endpoint = endpoint(&base.socket, &base.config.secret, &me.name, &tls).map_err(|e| e.to_string())?;
+        let issued_at = (shared.ground.mono(), shared.ground.wall());
+        let tls = tls(base, &shared.ground, &me, &protocol, issued_at.1)?;
+        let endpoint =
+            base.port.open().and_then(|socket| endpoint(socket, &*shared.ground, &base.config.secret, &me.name, &tls));
+        let endpoint = endpoint.map_err(|error| error.to_string())?;
         let (event_sender, events) = mpsc::channel(EVENTS_MAX);
         let (member_sender, members) = mpsc::channel(membership::MEMBERS_MAX);
         let own = [base.bound, base.advertised];
-        let plan = Plan::new(life, &own, &base.config.seeds, random_seed());
+        let plan = Plan::new(life, &own, &base.config.seeds, random_seed(&*shared.ground));
         let context = Context::new(
             me,
             (base.bound, base.advertised),
@@ -90,7 +92,7 @@ impl Network {
         });
         let (member, cluster) = (Arc::clone(&context), node.cluster.clone());
         tasks.spawn(async move {
-            membership::run(member, cluster, member_sender).await;
+            member.shared.ground.membership(Arc::clone(&member), cluster, member_sender).await;
             "membership"
         });
         Ok(Self { context, events, members, base: Arc::clone(base), endpoint, tasks, issued_at })
@@ -109,7 +111,7 @@ impl Network {
         let stepped_ms = wall.0.abs_diff(issued_wall.0.saturating_add(elapsed_ms));
         if Duration::from_millis(elapsed_ms) >= REISSUE_AFTER || stepped_ms > CLOCK_STEP_MS {
             self.issued_at = (now, wall);
-            match tls(&self.base, &self.context.me, &self.context.protocol, wall) {
+            match tls(&self.base, &self.context.shared.ground, &self.context.me, &self.context.protocol, wall) {
                 Ok(tls) => {
                     info!("issued a fresh certificate for new connections");
                     self.endpoint.set_server_config(Some(server_config(&tls)));
@@ -122,14 +124,20 @@ impl Network {
     }
 
     /// Closes every connection and gives the peers a moment to hear of it.
-    pub(super) async fn close(self, code: CloseCode, wait: Duration) {
-        drop(self.tasks);
+    pub(super) async fn close(mut self, code: CloseCode, wait: Duration) {
+        self.tasks.abort_all();
         self.endpoint.close(code.code(), b"");
         let _ = timeout(wait, self.endpoint.wait_idle()).await;
     }
 }
 
-fn tls(base: &Base, me: &Identity, protocol: &str, wall: WallMs) -> Result<Tls, String> {
-    let leaf = base.ca.issue(me, wall, random()).map_err(|error| error.to_string())?;
-    Tls::new(&base.ca, leaf, protocol)
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.context.end_tasks();
+    }
+}
+
+fn tls(base: &Base, ground: &Arc<dyn Ground>, me: &Identity, protocol: &str, wall: WallMs) -> Result<Tls, String> {
+    let leaf = base.ca.issue(me, wall, random(&**ground)).map_err(|error| error.to_string())?;
+    Tls::new(&base.ca, leaf, protocol, ground)
 }

@@ -21,7 +21,6 @@ use super::link::{Link, Queues};
 use super::metrics::LinkFailure;
 use super::tls::{peer_identity, speaks};
 use super::transport::{CloseCode, HANDSHAKE_TIMEOUT, canonical, failure};
-use super::tunnel;
 use crate::output::Class;
 
 /// Why nothing came of a connection, and who was there if that came out.
@@ -71,8 +70,7 @@ pub(super) async fn establish(
         connection: connection.clone(),
         queues: Arc::clone(&queues),
         since: context.now(),
-        task: tokio::spawn(serve(Arc::clone(context), id, connection, greeted, queues, dial.is_some(), kept))
-            .abort_handle(),
+        task: context.spawn(serve(Arc::clone(context), id, connection, greeted, queues, dial.is_some(), kept)),
     };
     let link = Box::new(link);
     context.events.send(Event::Established { link, verdict }).await.map_err(|_| refused(LinkFailure::Closed))?;
@@ -148,7 +146,7 @@ async fn greet(
             breach(context, connection, "a hello that is none");
             Err(LinkFailure::Protocol)
         }
-        Err(FrameError::Ended) => Err(gone(FrameError::Ended)),
+        Err(error @ (FrameError::Ended | FrameError::Cut | FrameError::Finished)) => Err(gone(error)),
     }
 }
 
@@ -192,8 +190,13 @@ async fn serve(
     tasks.spawn(Arc::clone(&streams).write(Class::Repair, None));
     streams.take(Class::Control);
     tasks.spawn(Arc::clone(&streams).read(Class::Control, greeted.control_in));
-    let (pumped, logical) = (Arc::clone(&streams), canonical(greeted.hello.advertised));
-    tasks.spawn(async move { tunnel::pump(&pumped.context, &pumped.connection, dialled, logical).await });
+    let (pumped, logical) = (&streams, canonical(greeted.hello.advertised));
+    let tunnelled =
+        pumped.context.shared.ground.tunnel(Arc::clone(&pumped.context), pumped.connection.clone(), dialled, logical);
+    // Nobody ends it before the connection.
+    tasks.spawn(async move {
+        tunnelled.await.map_err(|error| if error == FrameError::Finished { FrameError::Cut } else { error })
+    });
     let error = streams.run(&mut tasks).await;
     let refused = matches!(&error, ConnectionError::ApplicationClosed(close)
         if close.error_code == CloseCode::Refused.code() || close.error_code == CloseCode::Leaving.code());
@@ -218,13 +221,15 @@ impl Streams {
     async fn run(self: &Arc<Self>, tasks: &mut JoinSet<Result<(), FrameError>>) -> ConnectionError {
         loop {
             tokio::select! {
+                biased;
                 stream = self.connection.accept_uni() => match stream {
                     Ok(stream) => { tasks.spawn(Arc::clone(self).read_new(stream)); }
                     Err(error) => return error,
                 },
                 Some(ended) = tasks.join_next() => match ended {
-                    Ok(Ok(()) | Err(FrameError::Ended)) => {}
-                    Ok(Err(error @ FrameError::TooLong { .. })) => {
+                    Ok(Ok(()) | Err(FrameError::Ended | FrameError::Finished)) => {}
+                    // A class whose stream is gone would be silent for as long as the link lasts: links are made anew.
+                    Ok(Err(error @ (FrameError::TooLong { .. } | FrameError::Cut))) => {
                         breach(&self.context, &self.connection, &error.to_string());
                     }
                     Err(error) => {
@@ -278,7 +283,7 @@ impl Streams {
             counters.frames_out.add(class, popped.frames.len() as u64);
             counters.bytes_out.add(class, popped.frames.iter().map(|frame| frame.len() as u64).sum());
             let mut chunks: Vec<_> = popped.frames.into_iter().flat_map(|frame| [prefix(&frame), frame]).collect();
-            stream.write_all_chunks(&mut chunks).await.map_err(|_| FrameError::Ended)?;
+            stream.write_all_chunks(&mut chunks).await?;
             if popped.writable && class == Class::Push {
                 let writable = Event::Writable { link: self.id, to: self.life };
                 self.context.events.send(writable).await.map_err(|_| FrameError::Ended)?;
@@ -293,9 +298,9 @@ impl Streams {
     }
 
     async fn open(&self, class: Class) -> Result<SendStream, FrameError> {
-        let mut stream = self.connection.open_uni().await.map_err(|_| FrameError::Ended)?;
+        let mut stream = self.connection.open_uni().await?;
         let _ = stream.set_priority(priority(class));
-        stream.write_all(&[class_byte(class)]).await.map_err(|_| FrameError::Ended)?;
+        stream.write_all(&[class_byte(class)]).await?;
         Ok(stream)
     }
 }

@@ -7,12 +7,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::clock::{Clock, random_life};
+use super::ground::{Ground, System, random_life};
 use super::identity::MeshCa;
 use super::mesh::{LifeState, Mesh, Shared};
 use super::network::Base;
 use super::secret::SECRET_BYTES_MIN;
-use super::transport::{bind, canonical};
+use super::transport::canonical;
 use super::watchdog::Watchdog;
 use super::{MeshConfig, NetConfig};
 
@@ -92,10 +92,10 @@ impl std::error::Error for StartError {}
 /// # Errors
 /// [`StartError`] when the configuration cannot work or the port is taken.
 pub fn start(config: MeshConfig) -> Result<Mesh, StartError> {
-    let base = config.net.as_ref().map(base).transpose()?.map(Arc::new);
-    let clock = Clock::start();
-    let first = LifeState::new(random_life(), config.node.name.as_str(), clock.mono());
-    let shared = Arc::new(Shared::new(clock, Arc::new(first)));
+    let ground: Arc<dyn Ground> = Arc::new(System::new());
+    let base = config.net.as_ref().map(|net| base(&*ground, net)).transpose()?.map(Arc::new);
+    let first = LifeState::new(random_life(&*ground), config.node.name.as_str(), ground.mono());
+    let shared = Arc::new(Shared::new(ground, Arc::new(first)));
     let (bound, advertised) = base.as_ref().map(|base| (base.bound, base.advertised)).unzip();
     let watchdog = Watchdog { config: Arc::new(config), base, shared: Arc::clone(&shared) };
     watchdog.start().map_err(|error| StartError::Thread { error })?;
@@ -103,17 +103,17 @@ pub fn start(config: MeshConfig) -> Result<Mesh, StartError> {
 }
 
 /// Checks the configuration, takes the port and derives the mesh's authority.
-fn base(net: &NetConfig) -> Result<Base, StartError> {
+pub(super) fn base(ground: &dyn Ground, net: &NetConfig) -> Result<Base, StartError> {
     check(net)?;
     let ca = MeshCa::derive(&net.secret).map_err(|error| StartError::Identity { error: error.to_string() })?;
     let refused = |error| StartError::Listen { address: net.listen, error };
-    let socket = bind(net.listen).map_err(refused)?;
-    let bound = socket.local_addr().map_err(refused)?;
+    let port = ground.bind(net.listen).map_err(refused)?;
+    let bound = port.address().map_err(refused)?;
     let mut advertised = net.advertise.unwrap_or(bound);
     if advertised.port() == 0 {
         advertised.set_port(bound.port());
     }
-    Ok(Base { config: net.clone(), socket, ca, bound: canonical(bound), advertised: canonical(advertised) })
+    Ok(Base { config: net.clone(), port, ca, bound: canonical(bound), advertised: canonical(advertised) })
 }
 
 fn check(net: &NetConfig) -> Result<(), StartError> {

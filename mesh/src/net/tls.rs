@@ -7,13 +7,17 @@
 //! Not here: QUIC settings (`transport`), who a peer is (`identity`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use covey_crdt::keyspace::HashKeyId;
 use quinn::crypto::rustls::{HandshakeData, QuicClientConfig, QuicServerConfig};
 use rustls::client::Resumption;
+use rustls::pki_types::UnixTime;
 use rustls::server::WebPkiClientVerifier;
+use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
+use super::ground::Ground;
 use super::identity::{Identity, Leaf, MeshCa};
 
 /// The version of how a link is used: streams, framing, hello, membership tunnel. Messages have a version of their own.
@@ -26,6 +30,16 @@ pub(super) fn protocol(key_id: HashKeyId) -> String {
     format!("covey/{LINK_VERSION}/{:016x}", key_id.0)
 }
 
+/// Certificates are judged by the clock that the driver reads, not by one of the library's own.
+#[derive(Debug)]
+struct Wall(Arc<dyn Ground>);
+
+impl TimeProvider for Wall {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_millis(self.0.wall().0)))
+    }
+}
+
 /// The two halves for one certificate.
 pub(super) struct Tls {
     pub(super) server: Arc<QuicServerConfig>,
@@ -34,7 +48,8 @@ pub(super) struct Tls {
 
 impl Tls {
     /// Builds both halves. The error text is for a log line: it means a bug or an unusable library.
-    pub(super) fn new(ca: &MeshCa, leaf: Leaf, protocol: &str) -> Result<Self, String> {
+    pub(super) fn new(ca: &MeshCa, leaf: Leaf, protocol: &str, ground: &Arc<dyn Ground>) -> Result<Self, String> {
+        let wall = Arc::new(Wall(Arc::clone(ground)));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(ca.certificate()).map_err(|e| e.to_string())?;
@@ -43,13 +58,14 @@ impl Tls {
             .build()
             .map_err(|e| e.to_string())?;
         let versions = &[&rustls::version::TLS13];
-        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(versions)
-            .map_err(|e| e.to_string())?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(leaf.chain.clone(), leaf.key.clone_key())
-            .map_err(|e| e.to_string())?;
-        let mut client = ClientConfig::builder_with_provider(provider)
+        let mut server =
+            ServerConfig::builder_with_details(Arc::clone(&provider), Arc::clone(&wall) as Arc<dyn TimeProvider>)
+                .with_protocol_versions(versions)
+                .map_err(|e| e.to_string())?
+                .with_client_cert_verifier(verifier)
+                .with_single_cert(leaf.chain.clone(), leaf.key.clone_key())
+                .map_err(|e| e.to_string())?;
+        let mut client = ClientConfig::builder_with_details(provider, wall)
             .with_protocol_versions(versions)
             .map_err(|e| e.to_string())?
             .with_root_certificates(roots)

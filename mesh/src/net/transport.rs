@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use covey_crdt::id::GatewayName;
-use quinn::{ConnectionError, Endpoint, EndpointConfig, ServerConfig, TransportConfig, VarInt};
+use quinn::congestion::CubicConfig;
+use quinn::{AsyncUdpSocket, ConnectionError, Endpoint, EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use quinn_proto::HashedConnectionIdGenerator;
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::info;
 
+use super::ground::{Ground, random};
 use super::metrics::LinkFailure;
 use super::secret::derive;
 use super::tls::Tls;
@@ -25,9 +27,11 @@ pub(super) const HANDSHAKES_MAX: usize = 64;
 /// Past this many, a stranger must first show that it receives at its address.
 pub(super) const HANDSHAKES_UNPROVEN_MAX: usize = 16;
 
-/// A link is lost when nothing came for this long.
-const IDLE: Duration = Duration::from_secs(8);
-const KEEP_ALIVE: Duration = Duration::from_secs(2);
+/// A link is lost when nothing came for this long. QUIC's probes on a silent path come at doubling intervals, so a path
+/// that heals after a time T is noticed at 2 T, or by a redial after this time, whichever is first: at most half of it
+/// later. Replicas have to agree within two seconds of a partition's end.
+const IDLE: Duration = Duration::from_secs(3);
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
 const INITIAL_RTT: Duration = Duration::from_millis(10);
 /// One stream per class, and one spare so that a second of a class is seen and refused rather than waited for.
 const UNI_STREAMS: u32 = 4;
@@ -37,6 +41,10 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const RECEIVE_WINDOW_BYTES: u32 = 3 << 20;
 /// Bytes of one connection that may be sent and unacknowledged; small, so that queues stay where priorities apply.
 const SEND_WINDOW_BYTES: u64 = 1 << 20;
+/// Where the congestion window starts: a second of a busy gateway's pushes. While it is full, quinn sends neither fresh
+/// data nor acknowledgements, only probes at doubling intervals, so that two gateways that push to each other through a
+/// short cut would both be silent for as long again as the cut took. With room they notice at the next exchange.
+const INITIAL_WINDOW_BYTES: u64 = 256 << 10;
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 const INCOMING_MAX: usize = 256;
 const INCOMING_BUFFER_BYTES: u64 = 64 << 10;
@@ -84,19 +92,25 @@ pub(super) fn bind(listen: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// An endpoint on a clone of the socket. Must be called on the mesh runtime.
+/// An endpoint on one of the port's sockets. Must be called on the mesh runtime.
 ///
 /// Connection ids and reset tokens come from the secret and the gateway's name: packets for a life that is over are
 /// answered with a reset that the peer believes, so it learns of a restart at once instead of after [`IDLE`].
-pub(super) fn endpoint(socket: &UdpSocket, secret: &[u8], name: &GatewayName, tls: &Tls) -> io::Result<Endpoint> {
+pub(super) fn endpoint(
+    socket: Arc<dyn AsyncUdpSocket>,
+    ground: &dyn Ground,
+    secret: &[u8],
+    name: &GatewayName,
+    tls: &Tls,
+) -> io::Result<Endpoint> {
     let key = derive(secret, b"covey/reset/v1", &[name.as_str().as_bytes()]);
     let mut config = EndpointConfig::new(Arc::new(ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &key)));
     let ids = derive(secret, b"covey/connection-id/v1", &[name.as_str().as_bytes()]);
     let ids = u64::from_le_bytes(ids[..8].try_into().expect("8 of 32 bytes"));
     config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
+    config.rng_seed(Some(random(ground)));
     let server = Some(server_config(tls));
-    let endpoint = Endpoint::new(config, server, socket.try_clone()?, Arc::new(quinn::TokioRuntime))?;
-    Ok(endpoint)
+    Endpoint::new_with_abstract_socket(config, server, socket, ground.quic())
 }
 
 /// What incoming connections get.
@@ -119,11 +133,14 @@ pub(super) fn client_config(tls: &Tls) -> quinn::ClientConfig {
 }
 
 fn transport_config() -> TransportConfig {
+    let mut congestion = CubicConfig::default();
+    congestion.initial_window(INITIAL_WINDOW_BYTES);
     let mut config = TransportConfig::default();
     config
         .max_idle_timeout(Some(IDLE.try_into().expect("seconds fit")))
         .keep_alive_interval(Some(KEEP_ALIVE))
         .initial_rtt(INITIAL_RTT)
+        .congestion_controller_factory(Arc::new(congestion))
         .max_concurrent_uni_streams(VarInt::from_u32(UNI_STREAMS))
         .max_concurrent_bidi_streams(VarInt::from_u32(BI_STREAMS))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_BYTES))

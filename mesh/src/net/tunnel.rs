@@ -124,14 +124,9 @@ pub(super) async fn pump(
     dialled: bool,
     peer: SocketAddr,
 ) -> Result<(), FrameError> {
-    let ended = |_| FrameError::Ended;
-    let (mut send, mut recv) = if dialled {
-        connection.open_bi().await.map_err(ended)?
-    } else {
-        connection.accept_bi().await.map_err(ended)?
-    };
+    let (mut send, mut recv) = if dialled { connection.open_bi().await? } else { connection.accept_bi().await? };
     if dialled {
-        send.write_all(&0u32.to_le_bytes()).await.map_err(|_| FrameError::Ended)?;
+        send.write_all(&0u32.to_le_bytes()).await?;
     }
     let lost = |_: std::io::Error| FrameError::Ended;
     let proxy = UdpSocket::bind(LOOPBACK).await.map_err(lost)?;
@@ -159,8 +154,8 @@ async fn outward(
                 // An error here is the service's socket having gone for a moment; the next datagram tells.
                 let Ok(bytes) = received else { tokio::task::yield_now().await; continue };
                 let message = &buffer[..bytes];
-                send.write_all(&prefix(message)).await.map_err(|_| FrameError::Ended)?;
-                send.write_all(message).await.map_err(|_| FrameError::Ended)?;
+                send.write_all(&prefix(message)).await?;
+                send.write_all(message).await?;
                 context.counters().membership_messages_out.add(1);
                 context.counters().membership_bytes_out.add(bytes as u64);
             }

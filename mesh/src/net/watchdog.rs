@@ -13,8 +13,8 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 
 use super::MeshConfig;
-use super::clock::random_life;
 use super::driver::{Exit, Setup, live};
+use super::ground::random_life;
 use super::mesh::{Ending, LifeState, Shared};
 use super::network::Base;
 use crate::input::MonoTime;
@@ -69,7 +69,7 @@ impl Watchdog {
         let mut stop_by = None;
         loop {
             thread::park_timeout(look_every);
-            let now = self.shared.clock.mono();
+            let now = self.shared.ground.mono();
             stuck.retain(|thread| !thread.is_finished());
             if let Some(ended) = running.take_if(|life| life.thread.is_finished() || self.has_stalled(life, now)) {
                 if now.since_ms(ended.since) >= GOOD_LIFE_MS {
@@ -104,8 +104,8 @@ impl Watchdog {
     }
 
     fn begin_next(&self) -> Option<Running> {
-        let (name, now) = (self.config.node.name.as_str(), self.shared.clock.mono());
-        let state = Arc::new(LifeState::new(random_life(), name, now));
+        let (name, now) = (self.config.node.name.as_str(), self.shared.ground.mono());
+        let state = Arc::new(LifeState::new(random_life(&*self.shared.ground), name, now));
         self.shared.current.store(Arc::clone(&state));
         self.begin(state)
     }
@@ -123,7 +123,7 @@ impl Watchdog {
             live(&setup)
         });
         match thread {
-            Ok(thread) => Some(Running { state, thread, since: self.shared.clock.mono() }),
+            Ok(thread) => Some(Running { state, thread, since: self.shared.ground.mono() }),
             Err(error) => {
                 self.shared.counters.restarts_failed.add(1);
                 error!(%error, "cannot start the mesh thread; trying again");

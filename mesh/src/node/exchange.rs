@@ -331,8 +331,9 @@ impl Node {
             && peer.phase == Some(Phase::Clean)
             && peer.vector_hash == Some(self.vector.hash());
         if comparable && peer.digest != Some(self.replica.digest()) {
+            let ready = !peer.shunned(self.now);
             self.note(Note::DigestMismatch { peer: from });
-            if self.session.is_none() {
+            if self.session.is_none() && ready {
                 self.start_session(from, RepairWhy::Mismatch);
             }
         }

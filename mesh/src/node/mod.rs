@@ -2,10 +2,12 @@
 //!
 //! Here: the node's state, its contract, and dispatch. Each concern is a file beside this one: `local` (what the gateway
 //! tells it), `links` (who can be reached), `exchange` (vectors, admission, clocks), `ops` (logs), `pull` (gaps and
-//! missing content), `repair` (sessions, dirtiness, joining), `retire` (how lives end), `house` (timers, retention, expiry), `status`.
+//! missing content), `repair` (sessions, dirtiness, joining), `donate` (their other side), `retire` (how lives end),
+//! `house` (timers, retention, expiry), `status`.
 //!
 //! Not here: sockets, threads, clocks, logging. Upholds I1, I4, I9, I10 on top of the lattice.
 
+mod donate;
 mod exchange;
 mod house;
 mod links;
@@ -39,8 +41,9 @@ use crate::log::Log;
 use crate::masks::Masks;
 use crate::note::{ClockState, Note};
 use crate::output::{Class, Output, Rebirth};
+use crate::pace::Budget;
 use crate::peer::Peer;
-use crate::session::Session;
+use crate::session::{Permits, Session};
 use crate::status::Phase;
 use crate::vector::Vector;
 use crate::wire::{Message, RefuseFrame};
@@ -98,6 +101,8 @@ pub struct Node {
     targets: BTreeMap<LifeId, u64>,
     target_progress: MonoTime,
     session: Option<Session>,
+    permits: Permits,
+    budget: Budget,
     ends: Ends,
     was_clean: bool,
     /// The last own op that was pushed.
@@ -144,6 +149,8 @@ impl Node {
             targets: BTreeMap::new(),
             target_progress: now,
             session: None,
+            permits: Permits::default(),
+            budget: Budget::new(now),
             ends: Ends::default(),
             was_clean: false,
             pushed: 0,
@@ -164,14 +171,7 @@ impl Node {
 
     /// Turns sizes down from their defaults, no further up; before the first input.
     pub fn set_knobs(&mut self, knobs: Knobs) {
-        let most = Knobs::default();
-        self.knobs = Knobs {
-            slice_bytes: knobs.slice_bytes.min(most.slice_bytes),
-            log_bytes: knobs.log_bytes.min(most.log_bytes),
-            log_age_ms: knobs.log_age_ms.min(most.log_age_ms),
-            frame_bytes: knobs.frame_bytes.min(most.frame_bytes),
-            horizon_ms: knobs.horizon_ms.min(most.horizon_ms),
-        };
+        self.knobs = knobs.bounded();
     }
 
     /// Takes one input. Outputs queue up until [`Self::poll_output`] has returned `None`.
@@ -311,6 +311,7 @@ impl Node {
             Message::SliceAsk(ask) => self.on_slice_ask(from, &ask),
             Message::SliceReply(reply) => self.on_slice_reply(from, &reply),
             Message::SliceRefused(refused) => self.on_slice_refused(from, &refused),
+            Message::SliceEnd(end) => self.permits.end(from, end.session),
         }
     }
 

@@ -191,6 +191,7 @@ impl Node {
     pub(super) fn on_content(&mut self, from: LifeId, chains: &[u8]) {
         let Ok(pieces) = decode_chains(chains) else { return self.malformed(from, 0) };
         self.learn(from, &pieces);
+        self.count_content(from, chains.len());
         let waiting: Vec<LifeId> =
             self.logs.iter().filter(|(_, log)| log.unresolved.is_some()).map(|(life, _)| *life).collect();
         for life in waiting {

@@ -1,31 +1,39 @@
 //! Repair sessions and what makes a replica clean: joining, targets, giving up (P4, P5, P6, R7).
 //!
-//! A session walks one donor's whole state, slice by slice, as the receiver asks. The receiver is dirty from the first
-//! merged slice, adopts the donor's first vector after the last, and is clean again when its own vector reaches the
-//! largest target any slice ever named, aborted sessions included.
+//! A session walks one donor's state, answer by answer, as the receiver asks, and leaves out what the receiver has
+//! (`covey_crdt::walk`). The receiver is dirty from the first merged slice, adopts the donor's first vector after the
+//! last, and is clean again when its own vector reaches the largest target any answer ever named, aborted sessions
+//! included.
 //!
-//! Not here: when to look at timeouts (`house`). Only whole-state sessions for now; bucketed ones are a later step.
+//! Adopting the first vector is exact: what was found equal was, at that moment, at the receiver as it was at the donor,
+//! which then held at least what its first vector counts; what was found to differ was sent; and both only grow.
+//!
+//! Not here: when to look at timeouts (`house`), the donor's side (`donate`).
 
 use std::collections::BTreeSet;
 
-use covey_crdt::codec::{decode_cursor, decode_slice, encode_cursor, encode_slice};
+use covey_crdt::codec::{decode_outcome, decode_slice, encode_cursor, encode_holder_asks, encode_window};
 use covey_crdt::id::LifeId;
 use covey_crdt::op::Op;
+use covey_crdt::outline::{Outcome, Room, Window};
 use covey_crdt::plant::{Plant, planted};
 use covey_crdt::slice::{Cursor, Slice};
 use covey_crdt::stamp::{Floor, Stamp};
+use covey_crdt::walk::{AskSizes, Walk};
 use rand_chacha::rand_core::Rng;
 use serde_bytes::ByteBuf;
 
 use super::Node;
-use crate::limits::{ALONE_MS, FOUND_MS, REFUSED_MS, RETRY_MS, SESSION_MS, STUCK_MS};
-use crate::note::{AbortWhy, ClockState, Note, RepairWhy};
+use crate::limits::{
+    ALONE_MS, ASK_BYTES_MIN, BURST_SLICES, FOUND_MS, REFUSED_MS, RETRY_AFTER_MS_MAX, RETRY_MS, SESSION_MS, STUCK_MS,
+};
+use crate::note::{AbortWhy, ClockState, Note, RepairCost, RepairWhy};
 use crate::output::{Class, Rebirth};
 use crate::peer::Peer;
-use crate::session::Session;
+use crate::session::{Question, Session};
 use crate::status::Phase;
-use crate::vector::{Head, read_ends, read_rows, read_seqs, read_stamp, write_ends, write_seqs, write_stamp};
-use crate::wire::{Message, SliceAsk, SliceRefused, SliceReply};
+use crate::vector::{Head, read_ends, read_rows, read_seqs, read_stamp};
+use crate::wire::{Message, SliceAsk, SliceEnd, SliceRefused, SliceReply};
 
 /// Bytes of state in one restating op.
 const RESTATE_BYTES: usize = 8 * 1024;
@@ -47,11 +55,15 @@ impl Node {
     }
 
     pub(super) fn start_session(&mut self, donor: LifeId, why: RepairWhy) {
+        let id = self.random.next_u64();
+        let ask_bytes = self.knobs.slice_bytes.max(ASK_BYTES_MIN);
+        let room = Room { ask_bytes, answer_bytes: BURST_SLICES as usize * ask_bytes };
+        let sizes = AskSizes { window_workers: self.knobs.window_workers, room };
         let session = Session {
             donor,
-            id: self.random.next_u64(),
-            nth: 0,
-            cursor: Cursor::Start,
+            id,
+            walk: Walk::new(id, sizes),
+            question: Question::default(),
             whole: false,
             start: None,
             ends: Vec::new(),
@@ -59,85 +71,65 @@ impl Node {
             merged: false,
             asked: self.now,
             progress: self.now,
-            bytes: 0,
+            wait_until: None,
+            cost: RepairCost::default(),
         };
         self.note(Note::RepairStarted { donor, why });
         self.session = Some(session);
         self.ask_slice();
     }
 
+    /// Asks for what is left, or again for what was not answered.
     fn ask_slice(&mut self) {
         let now = self.now;
         let Some(session) = &mut self.session else { return };
         session.asked = now;
+        session.wait_until = None;
+        if !session.question.is_open() {
+            session.question.follow(session.walk.ask(&self.replica));
+        }
+        let nth = session.question.number();
+        let asked = &session.question.ask;
+        let empty = Window::default();
         let ask = SliceAsk {
             session: session.id,
-            nth: session.nth,
-            cursor: ByteBuf::from(encode_cursor(&session.cursor)),
+            nth,
+            cursor: ByteBuf::from(asked.cursor.as_ref().map_or_else(Vec::new, encode_cursor)),
+            window: ByteBuf::from(if asked.window == empty { Vec::new() } else { encode_window(&asked.window) }),
+            holders: ByteBuf::from(if asked.holders.is_empty() {
+                Vec::new()
+            } else {
+                encode_holder_asks(&asked.holders)
+            }),
             whole: session.whole,
         };
+        session.cost.summary_bytes += (ask.cursor.len() + ask.window.len() + ask.holders.len()) as u64;
         let donor = session.donor;
-        self.send(donor, Class::Control, &Message::SliceAsk(ask));
-    }
-
-    pub(super) fn on_slice_ask(&mut self, from: LifeId, ask: &SliceAsk) {
-        let Ok(cursor) = decode_cursor(&ask.cursor) else { return self.malformed(from, 0) };
-        if !self.joined {
-            let refused = SliceRefused { session: ask.session, why: "joining".to_owned() };
-            return self.send(from, Class::Control, &Message::SliceRefused(refused));
-        }
-        let slot = self.peers.get(&from).and_then(|peer| peer.slot);
-        if let Some(slot) = slot.filter(|_| ask.whole) {
-            self.masks.forget(slot);
-        }
-        self.pass_changes();
-        let masks = &self.masks;
-        let piece = self.replica.piece(&cursor, self.knobs.slice_bytes, &|run| masks.has(slot, run));
-        let (mut chains, mut bytes) = (Vec::new(), 0);
-        for (end, content) in piece.ends.into_iter().zip(piece.chains) {
-            if self.replica.chains().is_end(end) {
-                self.masks.set(slot, end.run);
-            }
-            bytes += 24 + 8 * content.hashes.len();
-            chains.push(content);
-            if bytes >= self.knobs.frame_bytes {
-                self.send_content(from, Class::Repair, &mut chains);
-                bytes = 0;
-            }
-        }
-        self.send_content(from, Class::Repair, &mut chains);
-        let targets = self.targets.iter().map(|(life, seq)| (*life, (*seq).max(self.vector.head(*life).seq)));
-        let own = self.vector.lives().filter(|(life, _)| !self.targets.contains_key(life));
-        let targets = targets.filter(|_| !planted(Plant::PieceWithoutTarget));
-        let own = own.map(|(life, head)| (life, head.seq));
-        let target = write_seqs(targets.chain(own).chain(self.retired_seqs()));
-        let first = ask.nth == 0;
-        let tells = first && !planted(Plant::RetiredUntold);
-        let vector = if first || planted(Plant::AdoptsVEnd) { self.vector.rows() } else { Vec::new() };
-        let reply = SliceReply {
-            session: ask.session,
-            nth: ask.nth,
-            vector: ByteBuf::from(vector),
-            target: ByteBuf::from(target),
-            ends: ByteBuf::from(if tells { write_ends(self.replica.retired()) } else { Vec::new() }),
-            forgotten: ByteBuf::from(if first { write_stamp(self.replica.forgotten()) } else { Vec::new() }),
-            slice: ByteBuf::from(encode_slice(&piece.slice)),
-        };
-        self.send(from, Class::Repair, &Message::SliceReply(Box::new(reply)));
+        let class = if asked.holders.is_empty() { Class::Control } else { Class::Repair };
+        self.send(donor, class, &Message::SliceAsk(ask));
     }
 
     pub(super) fn on_slice_reply(&mut self, from: LifeId, reply: &SliceReply) {
-        let Some(session) = &self.session else { return };
-        if session.donor != from || session.id != reply.session || session.nth != reply.nth {
+        let Some(session) = &mut self.session else { return };
+        if session.donor != from || session.id != reply.session || !session.question.is_next(reply) {
             return;
         }
+        self.take_part(from, reply);
+        while let Some(early) = self.session.as_mut().and_then(|session| session.question.early()) {
+            self.take_part(from, &early);
+        }
+    }
+
+    fn take_part(&mut self, from: LifeId, reply: &SliceReply) {
+        let Some(session) = &self.session else { return };
         let whole = session.whole;
-        let (Ok(slice), Some(vector), Some(target), Some(ends), Some(forgotten)) = (
+        let (Ok(slice), Some(vector), Some(target), Some(ends), Some(forgotten), Ok(outcome)) = (
             decode_slice(&reply.slice),
             read_rows(&reply.vector),
             read_seqs(&reply.target),
             read_ends(&reply.ends),
             read_stamp(&reply.forgotten),
+            decode_outcome(&reply.outcome),
         ) else {
             self.abort_session(AbortWhy::Malformed);
             return self.malformed(from, 0);
@@ -153,7 +145,7 @@ impl Node {
         if vector.iter().any(|(life, head)| *life == self.life && head.seq > self.vector.head(self.life).seq) {
             return self.reborn(Rebirth::Forked);
         }
-        if self.replica.merge_slice(&slice).is_err() {
+        let Ok((_, fresh)) = self.replica.merge_counted(&slice) else {
             if whole {
                 return self.abort_session(AbortWhy::Malformed);
             }
@@ -161,6 +153,9 @@ impl Node {
                 session.whole = true;
             }
             return self.ask_slice();
+        };
+        if let Some(session) = &mut self.session {
+            session.cost.segments_new += u64::from(fresh);
         }
         self.hlc = self.hlc.max(slice.newest().map_or(self.hlc, |stamp| stamp.hlc));
         if let Some(session) = self.session.as_mut().filter(|session| session.start.is_none()) {
@@ -168,10 +163,11 @@ impl Node {
             session.forgotten = forgotten;
         }
         self.merged(reply, &slice, vector, target);
+        self.go_on(from, reply.more, &slice, outcome);
     }
 
     fn merged(&mut self, reply: &SliceReply, slice: &Slice, vector: Vec<(LifeId, Head)>, target: Vec<(LifeId, u64)>) {
-        let too_late = planted(Plant::DirtyAtSessionEnd) && slice.next.is_some();
+        let too_late = planted(Plant::DirtyAtSessionEnd) && (reply.more || slice.next.is_some());
         for (life, seq) in target.into_iter().filter(|_| !too_late) {
             let most = self.targets.entry(life).or_default();
             *most = (*most).max(seq);
@@ -181,18 +177,33 @@ impl Node {
         let Some(session) = &mut self.session else { return };
         session.merged = !too_late;
         session.progress = now;
-        session.bytes += (reply.slice.len() + reply.target.len() + reply.vector.len()) as u64;
+        session.asked = now;
+        let segments = slice.holders.iter().map(|holder| holder.segments.len()).sum::<usize>();
+        let cost = &mut session.cost;
+        cost.pieces += 1;
+        cost.dirty_pieces += u32::from(reply.dirty);
+        cost.segments += segments as u64;
+        cost.slice_bytes += (reply.slice.len() + reply.target.len() + reply.vector.len()) as u64;
+        cost.summary_bytes += reply.outcome.len() as u64;
         if planted(Plant::AdoptsVEnd) {
             session.start = None;
         }
         session.start.get_or_insert(vector);
         session.whole = false;
-        session.nth += 1;
-        if let Some(next) = &slice.next {
-            session.cursor = next.clone();
-            self.ask_slice();
-        } else {
+        session.question.merged(reply);
+    }
+
+    /// Asks for what is left, once the answer is complete, or ends the session.
+    fn go_on(&mut self, donor: LifeId, more: bool, slice: &Slice, outcome: Outcome) {
+        let Some(session) = &mut self.session else { return };
+        if session.walk.take(&self.replica, slice.next.as_ref(), outcome).is_err() {
+            self.abort_session(AbortWhy::Malformed);
+            return self.malformed(donor, 0);
+        }
+        if session.walk.is_done() {
             self.finish_session();
+        } else if !more {
+            self.ask_slice();
         }
     }
 
@@ -209,7 +220,9 @@ impl Node {
                 self.jump(life, head);
             }
         }
-        self.note(Note::RepairDone { donor: session.donor, pieces: session.nth, bytes: session.bytes });
+        self.end_permit(session.donor, session.id);
+        let cost = RepairCost { asks: session.question.count(), ..session.cost };
+        self.note(Note::RepairDone { donor: session.donor, cost });
         let logs: Vec<LifeId> = self.logs.keys().copied().collect();
         for life in logs {
             self.drain(life, None);
@@ -239,9 +252,40 @@ impl Node {
         });
     }
 
+    /// A busy donor says when to come back. Until anything was merged another one may do as well; afterwards only this one
+    /// can complete the walk.
     pub(super) fn on_slice_refused(&mut self, from: LifeId, refused: &SliceRefused) {
-        if self.session.as_ref().is_some_and(|session| session.donor == from && session.id == refused.session) {
-            self.abort_session(AbortWhy::Refused);
+        let Some(session) = &mut self.session else { return };
+        if session.donor != from || session.id != refused.session {
+            return;
+        }
+        if refused.retry_after_ms == 0 {
+            return self.abort_session(AbortWhy::Refused);
+        }
+        let retry_after_ms = refused.retry_after_ms.min(RETRY_AFTER_MS_MAX);
+        let until = self.now.plus_ms(retry_after_ms);
+        if session.merged {
+            session.wait_until = Some(until);
+            session.progress = until;
+        } else {
+            self.session = None;
+            if let Some(peer) = self.peers.get_mut(&from) {
+                peer.busy_until = Some(until);
+            }
+        }
+        self.note(Note::RepairRefused { donor: from, retry_after_ms });
+    }
+
+    fn end_permit(&mut self, donor: LifeId, session: u64) {
+        if self.peers.get(&donor).is_some_and(|peer| peer.admitted) {
+            self.send(donor, Class::Control, &Message::SliceEnd(SliceEnd { session }));
+        }
+    }
+
+    /// Chain content that came from the donor is the session's.
+    pub(super) fn count_content(&mut self, from: LifeId, bytes: usize) {
+        if let Some(session) = self.session.as_mut().filter(|session| session.donor == from) {
+            session.cost.content_bytes += bytes as u64;
         }
     }
 
@@ -254,6 +298,7 @@ impl Node {
         if let Some(peer) = self.peers.get_mut(&session.donor) {
             peer.shunned_until = Some(until);
         }
+        self.end_permit(session.donor, session.id);
         self.note(Note::RepairAborted { donor: session.donor, why });
     }
 
@@ -263,6 +308,12 @@ impl Node {
         let Some(peer) = self.peers.get(&session.donor).filter(|peer| peer.admitted) else {
             return self.abort_session(AbortWhy::LinkDown);
         };
+        if let Some(until) = session.wait_until {
+            if until <= self.now {
+                self.ask_slice();
+            }
+            return;
+        }
         let (again, enough) = (peer.patience_ms(RETRY_MS, 2), peer.patience_ms(SESSION_MS, 8));
         if self.now.since_ms(session.progress) >= enough {
             self.abort_session(AbortWhy::Timeout);

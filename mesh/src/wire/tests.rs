@@ -48,12 +48,20 @@ fn messages() -> Vec<(&'static str, Message)> {
     let reply = SliceReply {
         session: 1,
         nth: 2,
+        answer: 5,
+        part: 3,
         vector: buf(&[3; 32]),
         target: buf(&[4; 24]),
         ends: buf(&[6; 48]),
         forgotten: buf(&[7; 24]),
         slice: buf(&[5; 4]),
+        outcome: buf(&[6; 3]),
+        more: false,
+        dirty: true,
     };
+    let ask =
+        SliceAsk { session: 1, nth: 2, cursor: buf(&[3]), window: buf(&[4; 2]), holders: buf(&[5; 3]), whole: true };
+    let refused = SliceRefused { session: 1, why: "busy".to_owned(), retry_after_ms: 300 };
     vec![
         ("exchange", Message::Exchange(Box::new(exchange))),
         ("ops", Message::Ops(Ops { life: id, first: 1, before: 2, chains: buf(&[3]), ops: buf(&[4]) })),
@@ -62,9 +70,10 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("want", Message::Want(Want { tips: buf(&[1; 20]) })),
         ("content", Message::Content(Content { chains: buf(&[1, 2]) })),
         ("loads", Message::Loads(Loads { version: 2, since: 1, entries: vec![entry] })),
-        ("slice-ask", Message::SliceAsk(SliceAsk { session: 1, nth: 2, cursor: buf(&[3]), whole: true })),
+        ("slice-ask", Message::SliceAsk(ask)),
         ("slice-reply", Message::SliceReply(Box::new(reply))),
-        ("slice-refused", Message::SliceRefused(SliceRefused { session: 1, why: "joining".to_owned() })),
+        ("slice-refused", Message::SliceRefused(refused)),
+        ("slice-end", Message::SliceEnd(SliceEnd { session: 1 })),
         ("refused", Message::Refused(Refused { why: "the name gw-a belongs to a live gateway".to_owned() })),
     ]
 }
@@ -110,6 +119,7 @@ fn a_kind_without_golden_bytes_does_not_compile() {
             Message::SliceAsk(_) => "slice-ask",
             Message::SliceReply(_) => "slice-reply",
             Message::SliceRefused(_) => "slice-refused",
+            Message::SliceEnd(_) => "slice-end",
             Message::Refused(_) => "refused",
         };
         assert_eq!(kind, named);

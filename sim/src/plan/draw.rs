@@ -117,5 +117,14 @@ impl Plan {
         if draw.chance(0.5) {
             self.knobs.horizon_ms = draw.magnitude(1_500, 20_000);
         }
+        if draw.chance(0.5) {
+            self.knobs.bucket_segments = draw.magnitude(1, 16) as usize;
+            self.knobs.buckets = draw.magnitude(1, 16) as usize;
+            self.knobs.window_workers = draw.magnitude(1, 32) as usize;
+        }
+        if draw.chance(0.3) {
+            self.knobs.permits = 1;
+            self.knobs.repair_bytes_per_s = draw.magnitude(20_000, 1_000_000);
+        }
     }
 }

@@ -100,8 +100,15 @@ pub(crate) const RELAY: Scenario = Scenario {
 };
 
 /// Sizes at which a session takes several slices and ops are soon not retained any more.
-const fn small() -> Knobs {
-    Knobs { slice_bytes: 560, log_bytes: usize::MAX, log_age_ms: 50, frame_bytes: usize::MAX, horizon_ms: u64::MAX }
+fn small() -> Knobs {
+    Knobs {
+        slice_bytes: 560,
+        log_bytes: usize::MAX,
+        log_age_ms: 50,
+        frame_bytes: usize::MAX,
+        horizon_ms: u64::MAX,
+        ..Knobs::default()
+    }
 }
 
 /// Joined, clean and equal gateways that know two workers, the first with some coverage.

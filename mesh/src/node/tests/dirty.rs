@@ -16,7 +16,7 @@ fn torn() -> Net {
         net.place(0, &[chain, 100 + chain]);
     }
     net.run(400);
-    net.swallow(|_, _, message| matches!(message, Message::SliceReply(reply) if reply.nth >= 7));
+    net.swallow(|_, _, message| matches!(message, Message::SliceReply(reply) if 4 * reply.nth + reply.part >= 7));
     net.link(0, 1);
     net.run(800);
     assert!(net.nodes[1].session.as_ref().is_some_and(|session| session.merged), "a session is under way");
@@ -97,7 +97,7 @@ fn a_joiner_whose_only_donor_dies_half_way_is_ready_in_the_end() {
     }
     net.run(100);
     let b = net.add(config("b"));
-    net.swallow(|_, _, message| matches!(message, Message::SliceReply(reply) if reply.nth >= 7));
+    net.swallow(|_, _, message| matches!(message, Message::SliceReply(reply) if 4 * reply.nth + reply.part >= 7));
     net.link(0, b);
     net.run(1_000);
     assert!(!net.nodes[b].targets.is_empty(), "it merged a part");

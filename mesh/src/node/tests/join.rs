@@ -43,6 +43,8 @@ fn a_joiner_asked_for_its_state_refuses_r7() {
         session: 7,
         nth: 0,
         cursor: serde_bytes::ByteBuf::from(covey_crdt::codec::encode_cursor(&covey_crdt::slice::Cursor::Start)),
+        window: serde_bytes::ByteBuf::new(),
+        holders: serde_bytes::ByteBuf::new(),
         whole: false,
     };
     net.sent.clear();

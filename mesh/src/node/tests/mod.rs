@@ -5,6 +5,7 @@
 
 mod clock;
 mod dirty;
+mod donate;
 mod fuzz;
 mod gaps;
 mod house;
