@@ -112,12 +112,12 @@ fn heal(world: &mut World, counts: &Counts) -> Option<u64> {
         if world.now_us() >= next_us {
             next_us = world.now_us() + LOOK_US;
             if are_equal(world) {
-                counts.converged();
-                return Some(world.now_us());
+                break;
             }
         }
     }
-    None
+    counts.converged();
+    (world.is_calm() && are_equal(world)).then(|| world.now_us())
 }
 
 /// Whether all live gateways are clean, have applied the same ops and hold the same.

@@ -10,6 +10,7 @@ use covey_crdt::replica::Blocks;
 use covey_crdt::stamp::{Floor, Rank, Stamp};
 
 use super::plan_args::PlanArgs;
+use super::plants;
 use super::say;
 use super::units::{moment_us, node};
 use crate::diff::{Class, Diff, HolderDiff};
@@ -40,6 +41,10 @@ pub struct DiffArgs {
 /// # Errors
 /// When the plan cannot be run, or a node does not exist or is down at that moment.
 pub fn diff(args: &DiffArgs) -> Result<ExitCode, String> {
+    plants::with(args.plan.plant.as_deref(), || planted(args))?
+}
+
+fn planted(args: &DiffArgs) -> Result<ExitCode, String> {
     let plan = args.plan.plan()?;
     for node in [args.one, args.other] {
         if node >= plan.nodes {

@@ -38,7 +38,7 @@ pub(super) fn text(plan: &Plan, again: &str, until_us: Option<u64>) -> String {
     let _ = writeln!(text, "repeat: covey-sim run {again}  (plan {hash}, covey-sim {})", env!("CARGO_PKG_VERSION"));
     let _ = writeln!(text, "shrink: covey-sim shrink {again}");
     let about: String = violations.iter().take(VIOLATIONS).map(|violation| format!("{} ", violation.what)).collect();
-    let nodes = named_nodes(plan, &about);
+    let nodes = named_nodes(&world, &about);
     involved(&mut text, &world, &nodes, &named_workers(&world, &about));
     let kept = collector.take();
     let _ = writeln!(text, "\nwhat led up to it:");
@@ -53,9 +53,16 @@ fn words(text: &str) -> BTreeSet<&str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect()
 }
 
-fn named_nodes(plan: &Plan, text: &str) -> Vec<usize> {
+/// Nodes that are named, by name or by the life that runs there.
+fn named_nodes(world: &World, text: &str) -> Vec<usize> {
     let words = words(text);
-    (0..plan.nodes).filter(|node| words.contains(node_name(*node).as_str())).collect()
+    let runs =
+        |node: usize| world.live().find(|(nth, _, _)| *nth == node).map(|(_, node, _)| format!("{:?}", node.life()));
+    let is_named = |node: &usize| {
+        let life = runs(*node);
+        words.contains(node_name(*node).as_str()) || life.is_some_and(|life| words.contains(life.as_str()))
+    };
+    (0..world.plan().nodes).filter(is_named).collect()
 }
 
 fn named_workers(world: &World, text: &str) -> Vec<WorkerId> {

@@ -7,6 +7,7 @@ mod diff;
 mod failure;
 mod legs;
 mod plan_args;
+mod plants;
 mod run;
 mod shrink;
 mod swarm;
@@ -17,9 +18,10 @@ use std::io::{self, Write as _};
 pub use diff::{DiffArgs, diff};
 pub use legs::{LegsArgs, legs};
 pub use plan_args::{PlanArgs, Regression, read_plan};
+pub use plants::PlantFound;
 pub use run::{RunArgs, run};
 pub use shrink::{ShrinkArgs, shrink};
-pub use swarm::{PlantFound, SwarmArgs, swarm};
+pub use swarm::{SwarmArgs, swarm};
 
 /// Prints; a reader that hung up is no reason to fail.
 fn say(text: &str) {

@@ -23,6 +23,9 @@ pub struct PlanArgs {
     /// Take the plan of a chaos leg, as `covey-sim legs` names them
     #[arg(long, value_name = "NAME", conflicts_with_all = ["seed", "plan"])]
     pub leg: Option<String>,
+    /// Run it with a planted bug; needs a build with `--features plants`
+    #[arg(long, value_name = "NAME")]
+    pub plant: Option<String>,
 }
 
 /// A plan that once broke something, as it is committed.
@@ -53,11 +56,13 @@ impl PlanArgs {
 
     /// How to name the plan again on a command line.
     pub(super) fn again(&self) -> String {
-        match (&self.plan, &self.leg) {
+        let plant = self.plant.as_ref().map(|name| format!(" --plant {name}")).unwrap_or_default();
+        let plan = match (&self.plan, &self.leg) {
             (Some(file), _) => format!("--plan {}", file.display()),
             (None, Some(name)) => format!("--leg {name}"),
             (None, None) => format!("--seed {}", self.seed),
-        }
+        };
+        plan + &plant
     }
 }
 

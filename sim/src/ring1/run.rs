@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::failure;
 use super::plan_args::PlanArgs;
+use super::plants;
 use super::say;
 use super::units::moment_us;
 use crate::plan::Plan;
@@ -37,6 +38,10 @@ pub struct RunArgs {
 /// # Errors
 /// When the plan cannot be read or carried out, or a trace cannot be written, naming the place.
 pub fn run(args: &RunArgs) -> Result<ExitCode, String> {
+    plants::with(args.plan.plant.as_deref(), || planted(args))?
+}
+
+fn planted(args: &RunArgs) -> Result<ExitCode, String> {
     let mut plan = args.plan.plan()?;
     let outcome = if args.trace.is_some() || args.perfetto.is_some() {
         traced(args, &plan)?

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::failure;
 use super::plan_args::{PlanArgs, Regression};
+use super::plants;
 use super::say;
 use crate::plan::Plan;
 use crate::shrink as shrinking;
@@ -32,6 +33,10 @@ pub struct ShrinkArgs {
 /// # Errors
 /// When the plan cannot be read or breaks nothing, or the result cannot be written.
 pub fn shrink(args: &ShrinkArgs) -> Result<ExitCode, String> {
+    plants::with(args.plan.plant.as_deref(), || planted(args))?
+}
+
+fn planted(args: &ShrinkArgs) -> Result<ExitCode, String> {
     let plan = args.plan.plan()?;
     let bar = ProgressBar::new(args.runs);
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {msg}").expect("a good template"));
@@ -55,11 +60,13 @@ pub fn shrink(args: &ShrinkArgs) -> Result<ExitCode, String> {
     say(&format!("{json}\n\n{} -> {} in {} runs{spent}\n", size(&plan), size(&shrunk.plan), shrunk.runs));
     let named = match &args.out {
         Some(file) => {
-            let why = format!("{}: {}", shrunk.violation.invariant, shrunk.violation.what);
+            let under = args.plan.plant.as_ref().map(|name| format!("under planted bug {name}, ")).unwrap_or_default();
+            let why = format!("{under}{}: {}", shrunk.violation.invariant, shrunk.violation.what);
             let regression = Regression { why, plan: shrunk.plan.clone() };
             let json = serde_json::to_string_pretty(&regression).expect("a plan of plain fields always encodes");
             std::fs::write(file, json + "\n").map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
-            format!("--plan {}", file.display())
+            let plant = args.plan.plant.as_ref().map(|name| format!(" --plant {name}")).unwrap_or_default();
+            format!("--plan {}{plant}", file.display())
         }
         None => again,
     };

@@ -13,6 +13,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use super::plants::{self, PlantFound};
 use super::say;
 use super::units::{duration, seeds};
 use crate::swarm::{Batch, Report, TWICE_EVERY, run_traced, swarm_by};
@@ -23,9 +24,9 @@ const MARKS_FROM_SEEDS: u64 = 300;
 /// What `covey-sim swarm` takes.
 #[derive(Args, Debug)]
 pub struct SwarmArgs {
-    /// Which seeds, `FROM..TO` (TO not included)
-    #[arg(long, default_value = "0..300", value_parser = seeds)]
-    seeds: Range<u64>,
+    /// Which seeds, `FROM..TO` (TO not included) [default: 0..300; with --plant none but those that the hunt needs]
+    #[arg(long, value_parser = seeds)]
+    seeds: Option<Range<u64>>,
     /// Threads, 1 to 256
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: u16,
@@ -39,17 +40,6 @@ pub struct SwarmArgs {
     /// `--features plants`
     #[arg(long, value_name = "NAME")]
     plant: Option<String>,
-}
-
-/// Whether a planted bug was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PlantFound {
-    /// Its name.
-    pub name: String,
-    /// Whether some seed broke an invariant under it.
-    pub found: bool,
-    /// How many seeds were run until then; `None` when none broke.
-    pub seeds_needed: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -78,14 +68,17 @@ pub fn swarm(args: &SwarmArgs) -> Result<ExitCode, String> {
         std::fs::write(file, "").map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
     }
     let plants = match &args.plant {
-        Some(name) => plants(name, usize::from(args.jobs))?,
+        Some(name) => plants::hunt(name, usize::from(args.jobs))?,
         None => Vec::new(),
     };
-    let asked = args.seeds.end - args.seeds.start;
-    let report = with_bar(args, asked);
+    let seeds = args.seeds.clone().unwrap_or(if args.plant.is_some() { 0..0 } else { 0..300 });
+    let asked = seeds.end - seeds.start;
+    let report = with_bar(args, seeds);
     let is_cut_short = report.seeds < asked;
-    let missing = report.marks_missing();
-    say(&text(&report, asked, &missing));
+    let missing = if asked > 0 { report.marks_missing() } else { Vec::new() };
+    if asked > 0 {
+        say(&text(&report, asked, &missing));
+    }
     if let Some(file) = &args.json {
         let json = serde_json::to_string_pretty(&json(&report, &missing, &plants)).expect("plain fields encode");
         std::fs::write(file, json + "\n").map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
@@ -95,30 +88,13 @@ pub fn swarm(args: &SwarmArgs) -> Result<ExitCode, String> {
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Looks for planted bugs, each within its own bound of seeds, and prints a table of them.
-#[cfg(feature = "plants")]
-fn plants(name: &str, jobs: usize) -> Result<Vec<PlantFound>, String> {
-    let hunts = crate::hunt::command(name, jobs, say)?;
-    let found = |hunt: crate::hunt::Hunt| PlantFound {
-        name: hunt.name.to_owned(),
-        found: hunt.found,
-        seeds_needed: hunt.found.then_some(hunt.seeds_needed),
-    };
-    Ok(hunts.into_iter().map(found).collect())
-}
-
-#[cfg(not(feature = "plants"))]
-fn plants(_: &str, _: usize) -> Result<Vec<PlantFound>, String> {
-    Err("--plant needs a binary with the planted bugs in it, and this one has none: run `make plants`".to_owned())
-}
-
-fn with_bar(args: &SwarmArgs, asked: u64) -> Report {
-    let bar = ProgressBar::new(asked);
+fn with_bar(args: &SwarmArgs, seeds: Range<u64>) -> Report {
+    let bar = ProgressBar::new(seeds.end - seeds.start);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} seeds, {per_sec}, {eta} to go {msg}");
     bar.set_style(style.expect("a good template"));
     let failed = AtomicU64::new(0);
     let batch = Batch {
-        seeds: args.seeds.clone(),
+        seeds,
         jobs: usize::from(args.jobs),
         until: args.time.map(|time| Instant::now() + time),
         twice_every: TWICE_EVERY,

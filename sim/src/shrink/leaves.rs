@@ -10,7 +10,8 @@ use super::Shrinker;
 use crate::plan::Plan;
 
 /// Fields that are no magnitudes, or whose small values are not simpler ones.
-const LEFT_ALONE: &[&str] = &["seed", "nodes", "workers", "hash_bits", "end_us", "faults_ms", "driver", "knobs"];
+const LEFT_ALONE: &[&str] =
+    &["seed", "nodes", "workers", "hash_bits", "end_us", "faults_ms", "idle_ms", "driver", "knobs"];
 /// Halvings of one number.
 const HALVINGS: u32 = 12;
 /// Shares are not lowered by less than this: what breaks at 1.2 % loss explains no more than what breaks at 1.5 %.

@@ -94,6 +94,9 @@ fn plans_that_cannot_be_run_are_refused_naming_the_place() {
         (vec!["run", "--plan", &good, "--trace", "/nonexistent/t.jsonl"], "/nonexistent/t.jsonl cannot be written"),
         (vec!["swarm", "--json", "/nonexistent/s.json"], "/nonexistent/s.json cannot be written"),
         (vec!["shrink", "--plan", &good], "breaks nothing"),
+        (vec!["swarm", "--plant", "all"], "make plants"),
+        (vec!["run", "--plant", "adopts-v-end"], "--features plants"),
+        (vec!["run", "--leg", "earthquake"], "long-partition"),
         (vec!["diff", "--plan", &good, "gw-0", "gw-63"], "gw-63 does not exist"),
         (vec!["diff", "--plan", &good, "gw-0", "gw-0"], "name two nodes"),
     ] {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod cli;
+mod converge;
 mod demo;
 mod legs;
 mod regressions;
