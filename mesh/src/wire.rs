@@ -193,6 +193,8 @@ pub(crate) struct SliceRefused {
     pub why: String,
     /// Ask again after this long, in milliseconds; 0: do not.
     pub retry_after_ms: u64,
+    /// Whether the receiver holds a permit for the session all the same.
+    pub kept: bool,
 }
 
 /// The receiver asks no more in this session.

@@ -30,24 +30,25 @@ impl Node {
     pub(super) fn on_slice_ask(&mut self, from: LifeId, ask: &SliceAsk) {
         let Ok(question) = read_question(ask) else { return self.malformed(from, 0) };
         if !self.joined {
-            return self.refuse_slice(from, ask.session, "joining", 0);
+            return self.refuse_slice(from, ask.session, "joining", 0, false);
         }
         let idle_ms = self.peers.get(&from).map_or(PERMIT_IDLE_MS, |peer| peer.patience_ms(PERMIT_IDLE_MS, 8));
         let times = (self.now, self.now.plus_ms(idle_ms));
         match self.permits.admit(from, ask.session, self.knobs.permits, times) {
             Admission::Served => {}
-            Admission::Full => return self.refuse_slice(from, ask.session, "busy", PERMIT_RETRY_MS),
+            Admission::Full => return self.refuse_slice(from, ask.session, "busy", PERMIT_RETRY_MS, false),
             Admission::Over => return,
         }
         let wait_ms = self.budget.wait_ms(self.now, self.knobs.repair_bytes_per_s);
         if wait_ms > 0 {
-            return self.refuse_slice(from, ask.session, "over budget", wait_ms);
+            return self.refuse_slice(from, ask.session, "over budget", wait_ms, true);
         }
         self.answer(from, ask, question);
     }
 
-    fn refuse_slice(&mut self, to: LifeId, session: u64, why: &str, retry_after_ms: u64) {
-        let refused = SliceRefused { session, why: why.to_owned(), retry_after_ms };
+    /// `kept`: the receiver has its permit all the same, and goes on where it is.
+    fn refuse_slice(&mut self, to: LifeId, session: u64, why: &str, retry_after_ms: u64, kept: bool) {
+        let refused = SliceRefused { session, why: why.to_owned(), retry_after_ms, kept };
         self.send(to, Class::Control, &Message::SliceRefused(refused));
     }
 

@@ -40,6 +40,8 @@ const RESTATE_BYTES: usize = 8 * 1024;
 
 /// A donor that failed is not asked again for this long, in milliseconds.
 const SHUN_MS: u64 = 1_000;
+/// One whose state lies beyond the local clock's tolerance, in milliseconds.
+const SHUN_FUTURE_MS: u64 = 5_000;
 
 impl Node {
     /// Peers that could donate their state and satisfy `fits`; clean ones if there are any.
@@ -252,8 +254,8 @@ impl Node {
         });
     }
 
-    /// A busy donor says when to come back. Until anything was merged another one may do as well; afterwards only this one
-    /// can complete the walk.
+    /// A donor says when to come back. While it has no permit for this session and nothing was merged, another one may do as
+    /// well; afterwards only this one can complete the walk.
     pub(super) fn on_slice_refused(&mut self, from: LifeId, refused: &SliceRefused) {
         let Some(session) = &mut self.session else { return };
         if session.donor != from || session.id != refused.session {
@@ -264,7 +266,7 @@ impl Node {
         }
         let retry_after_ms = refused.retry_after_ms.min(RETRY_AFTER_MS_MAX);
         let until = self.now.plus_ms(retry_after_ms);
-        if session.merged {
+        if session.merged || refused.kept {
             session.wait_until = Some(until);
             session.progress = until;
         } else {
@@ -294,7 +296,8 @@ impl Node {
         if planted(Plant::AbortForgetsTargets) {
             self.targets.clear();
         }
-        let until = self.now.plus_ms(SHUN_MS);
+        // A clock that is behind does not come right in a second, and every try costs the donor what others wait for.
+        let until = self.now.plus_ms(if why == AbortWhy::FutureStamp { SHUN_FUTURE_MS } else { SHUN_MS });
         if let Some(peer) = self.peers.get_mut(&session.donor) {
             peer.shunned_until = Some(until);
         }

@@ -61,7 +61,7 @@ fn messages() -> Vec<(&'static str, Message)> {
     };
     let ask =
         SliceAsk { session: 1, nth: 2, cursor: buf(&[3]), window: buf(&[4; 2]), holders: buf(&[5; 3]), whole: true };
-    let refused = SliceRefused { session: 1, why: "busy".to_owned(), retry_after_ms: 300 };
+    let refused = SliceRefused { session: 1, why: "busy".to_owned(), retry_after_ms: 300, kept: true };
     vec![
         ("exchange", Message::Exchange(Box::new(exchange))),
         ("ops", Message::Ops(Ops { life: id, first: 1, before: 2, chains: buf(&[3]), ops: buf(&[4]) })),
