@@ -49,101 +49,99 @@ macro_rules! plants {
 }
 
 plants! {
-    FloorOutlivesIncarnation, "floor-outlives-incarnation", 50,
+    FloorOutlivesIncarnation, "floor-outlives-incarnation", 20,
         "P1 off: the floor of a worker's holders survives a higher incarnation, so the order of two ops shows";
-    CapacityOutlivesIncarnation, "capacity-outlives-incarnation", 20,
+    CapacityOutlivesIncarnation, "capacity-outlives-incarnation", 160,
         "P1 off: the smallest capacity anybody read of a worker bounds its later lives as well";
-    PathsByAlias, "paths-by-alias", 40,
+    PathsByAlias, "paths-by-alias", 30,
         "P2 off: a run is found by its first 64-bit hash whatever path leads to it, so two chains become one";
-    DirtyAtSessionEnd, "dirty-at-session-end", 10,
+    DirtyAtSessionEnd, "dirty-at-session-end", 60,
         "P4 off: a replica calls itself dirty only when a session ends, not from its first merged piece";
-    AbortForgetsTargets, "abort-forgets-targets", 140,
+    AbortForgetsTargets, "abort-forgets-targets", 80,
         "P4 off: an aborted session's targets are forgotten although its pieces were merged";
-    PieceWithoutTarget, "piece-without-target", 140,
+    PieceWithoutTarget, "piece-without-target", 60,
         "P5 off: a dirty donor's pieces carry its vector but not its own target, so the receiver believes it is clean";
-    NeverRestates, "never-restates", 120,
+    NeverRestates, "never-restates", 20,
         "P6 off: a replica that holds effects of ops lost with their writers waits for them for ever";
-    MedianWithoutSelf, "median-without-self", 150,
+    MedianWithoutSelf, "median-without-self", 170,
         "P11 off: the clock median leaves one's own reading out, so one slow gateway silences healthy ones";
-    BehindIsSilent, "behind-is-silent", 10,
+    BehindIsSilent, "behind-is-silent", 20,
         "P11 off: a gateway whose clock is behind publishes nothing, as if it were ahead";
-    LateProbeBelieved, "late-probe-believed", 10,
+    LateProbeBelieved, "late-probe-believed", 20,
         "P12 off: a probe that began before the incarnation was adopted may raise it with the dead engine's token";
-    CutTiesByArrival, "cut-ties-by-arrival", 80,
+    CutTiesByArrival, "cut-ties-by-arrival", 20,
         "of touches of one millisecond the cut drops the one that came first, not the one of the lowest stamp";
-    StampWithoutLife, "stamp-without-life", 10,
+    StampWithoutLife, "stamp-without-life", 20,
         "stamps are told apart by clock reading alone: of two lives' touches with one reading the first to come stays";
-    CapacityGrows, "capacity-grows", 50,
+    CapacityGrows, "capacity-grows", 60,
         "capacity may grow within an incarnation: the last reading to arrive counts, not the smallest";
-    FutureClamped, "future-clamped", 10,
+    FutureClamped, "future-clamped", 40,
         "an op from beyond the clock's tolerance is applied at once with its stamp clamped, instead of being held";
-    HeldCounted, "held-counted", 10,
+    HeldCounted, "held-counted", 40,
         "ops held for the clock are counted in the vector, so that they are taken for applied when their time comes";
     FutureSliceAccepted, "future-slice-accepted", 20,
         "rule (c) off: repair brings in stamps and floors from beyond the local clock's tolerance";
-    AdoptsVEnd, "adopts-v-end", 10,
+    AdoptsVEnd, "adopts-v-end", 30,
         "a session ends by adopting the donor's vector at its end, so ops that came to the donor meanwhile are lost";
-    AdvertisesWhileDirty, "advertises-while-dirty", 50,
+    AdvertisesWhileDirty, "advertises-while-dirty", 20,
         "a dirty replica calls itself clean in exchanges and advertises its digest";
     ChainsFreedEarly, "chains-freed-early", 20,
         "retained ops do not keep the chains they name, so a pull cannot hand them on";
     TokenByOrder, "token-by-order", 20,
         "engine tokens are compared by order, as if they were start times: a restart under a smaller one goes unnoticed";
-    TokenTieByArrival, "token-tie-by-arrival", 20,
+    TokenTieByArrival, "token-tie-by-arrival", 80,
         "of two incarnations with one counter the first to arrive stays, not the one of the larger token";
-    MetaDroppedInRepair, "meta-dropped-in-repair", 10,
+    MetaDroppedInRepair, "meta-dropped-in-repair", 20,
         "repair slices carry a worker's incarnation but drop what is known of it besides";
-    FloorDroppedInRepair, "floor-dropped-in-repair", 10,
+    FloorDroppedInRepair, "floor-dropped-in-repair", 20,
         "repair slices leave floors out, so late ops bring back what was retired";
-    DigestSkipsFloor, "digest-skips-floor", 400,
+    DigestSkipsFloor, "digest-skips-floor", 60,
         "a holder's digest leaves its floor out, so states that differ in it alone look equal";
-    LogUnbounded, "log-unbounded", 10,
+    LogUnbounded, "log-unbounded", 20,
         "retained ops are dropped by age alone, never for their bytes";
     DeadLoadsCount, "dead-loads-count", 20,
         "load registers of gateways that are gone still count";
-    LoadLostForGood, "load-lost-for-good", 10,
+    LoadLostForGood, "load-lost-for-good", 20,
         "a lost load frame is not sent again";
-    ForkUnnoticed, "fork-unnoticed", 500,
+    ForkUnnoticed, "fork-unnoticed", 330,
         "the running hash of a log is not looked at, so two logs that go by one name are mixed";
-    LogJumpKeepsOps, "log-jump-keeps-ops", 30,
+    LogJumpKeepsOps, "log-jump-keeps-ops", 60,
         "a session moves a log's head but keeps the retained ops before the jump, under wrong numbers";
-    PullDropsMiddle, "pull-drops-middle", 10,
+    PullDropsMiddle, "pull-drops-middle", 20,
         "an answer to a pull leaves out an op in its middle and numbers the rest on";
-    TrimmedUnsaid, "trimmed-unsaid", 10,
+    TrimmedUnsaid, "trimmed-unsaid", 20,
         "a pull for what is no longer retained gets no answer, so nobody starts a session";
-    WalkSkipsHolders, "walk-skips-holders", 10,
+    WalkSkipsHolders, "walk-skips-holders", 50,
         "a repair walk that paused inside a holder goes on with the next worker and skips the holders between";
-    ExpiryAboveStamp, "expiry-above-stamp", 10,
+    ExpiryAboveStamp, "expiry-above-stamp", 30,
         "an idle expiry's floor lies above the op's own stamp";
-    StepBackIgnored, "step-back-ignored", 20,
+    StepBackIgnored, "step-back-ignored", 40,
         "rule (d) off: after its clock stepped back a gateway goes on stamping from its old, fast clock";
-    AheadPublishes, "ahead-publishes", 10,
+    AheadPublishes, "ahead-publishes", 20,
         "rule (a) off: a gateway whose clock is ahead of the mesh goes on publishing";
-    ClockNotMerged, "clock-not-merged", 180,
+    ClockNotMerged, "clock-not-merged", 440,
         "applying an op does not move the own logical clock past its stamp, so a later op may rank below it";
-    StampsBeforeJoining, "stamps-before-joining", 10,
+    StampsBeforeJoining, "stamps-before-joining", 20,
         "rule (e) off: a newcomer publishes before it has merged a peer's reading";
-    DeadIncarnationApplied, "dead-incarnation-applied", 10,
+    DeadIncarnationApplied, "dead-incarnation-applied", 20,
         "an op of an older incarnation is applied to the cache's present life";
-    TouchIgnoresFloor, "touch-ignores-floor", 10,
+    TouchIgnoresFloor, "touch-ignores-floor", 150,
         "a late touch brings back blocks at or below the floor";
-    VectorJumpsBack, "vector-jumps-back", 10,
+    VectorJumpsBack, "vector-jumps-back", 20,
         "the vector adopted at a session's end replaces the own one even where that is further";
-    SentIsAcked, "sent-is-acked", 120,
+    SentIsAcked, "sent-is-acked", 30,
         "what an exchange told counts as known by the peer though the frame may be lost";
-    IndexKeepsCut, "index-keeps-cut", 500,
+    IndexKeepsCut, "index-keeps-cut", 20,
         "the read index goes on answering the whole of a run whose tail was cut off";
-    ClosingSkipped, "closing-skipped", 500,
+    ClosingSkipped, "closing-skipped", 60,
         "P7 off: a life is retired as far as its retirer has its log, whatever others still apply of it";
-    RetiredTooEarly, "retired-too-early", 500,
-        "P8 off: a retirement is applied before the local vector has reached the life's last op";
-    RetiredUntold, "retired-untold", 500,
+    RetiredUntold, "retired-untold", 30,
         "P9 off: a session says nothing of retired lives, so who missed a retirement counts the life for ever";
-    MinorityRetires, "minority-retires", 500,
+    MinorityRetires, "minority-retires", 430,
         "P10 off: each side of a long partition retires the other, and both begin anew when they meet";
-    PrunedByTimer, "pruned-by-timer", 500,
+    PrunedByTimer, "pruned-by-timer", 30,
         "each replica forgets retired lives when its own timer says so, not by an op";
-    PublishesAtSelection, "publishes-at-selection", 10,
+    PublishesAtSelection, "publishes-at-selection", 20,
         "a placement is published when its worker is chosen, so a request the worker refuses leaves a phantom";
 }
 

@@ -145,7 +145,6 @@ pub const REQUIRED: &[&str] = &[
     "repair-aborted-timeout",
     "repair-bootstrap",
     "repair-done",
-    "repair-mismatch",
     "repair-refused",
     "repair-trimmed",
     "repair-unresolved",

@@ -178,9 +178,6 @@ impl Node {
 
     /// Whether the end of a life may be applied: its last op is counted here, or its end is known already (P8).
     pub(super) fn is_covered(&self, end: &LifeEnd) -> bool {
-        if planted(Plant::RetiredTooEarly) {
-            return true;
-        }
         let known = self.replica.retired().get(&end.life).is_some_and(|known| known.last >= end.last);
         let forgotten = end.stamp <= self.replica.forgotten() && !self.replica.lives().contains_key(&end.life);
         end.life == self.life || known || forgotten || self.vector.head(end.life).seq >= end.last

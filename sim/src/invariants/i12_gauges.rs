@@ -35,6 +35,8 @@ pub struct PeerTruth {
     pub their_lag_ops: u64,
     /// The hash of its vector now.
     pub vector: Option<u64>,
+    /// Whether the same lives are retired at both: a vector says nothing of those that are retired where it was written.
+    pub same_ends: bool,
 }
 
 /// The truth about a node and its peers.
@@ -104,7 +106,7 @@ fn wrong_peer(peer: &PeerStatus, truth: &PeerTruth) -> Option<String> {
 fn wrong_lag(peer: &PeerStatus, truth: &PeerTruth) -> Option<String> {
     let now = truth.vector?;
     let (lag, theirs) = (peer.lag_ops?, peer.their_lag_ops?);
-    let is_current = peer.vector == Some(hash(now));
+    let is_current = peer.vector == Some(hash(now)) && truth.same_ends;
     if lag > truth.lag_ops || (is_current && lag != truth.lag_ops) {
         return Some(format!("it lacks {lag} of its ops and lacks {}", truth.lag_ops));
     }
@@ -150,6 +152,7 @@ mod tests {
             lag_ops: 4,
             their_lag_ops: 5,
             vector: Some(81),
+            same_ends: true,
         };
         (status, Truth { own: CLEAN, unapplied: 2, peers: BTreeMap::from([("1".to_owned(), peer)]) })
     }

@@ -182,6 +182,13 @@ impl Oracle {
         replica.retired().contains_key(&life) || self.ends.get(&life).is_some_and(|end| end.at <= replica.forgotten())
     }
 
+    /// The lives that are retired at a replica, forgotten ones included, and how long their logs are.
+    #[must_use]
+    pub fn ended_at(&self, replica: &Replica) -> Vec<(LifeId, u64)> {
+        let ended = self.ends.iter().filter(|(life, _)| self.has_ended(**life, replica));
+        ended.map(|(life, end)| (*life, end.last)).collect()
+    }
+
     /// What a replica counts: its vector, and the whole logs of the lives that are retired there, forgotten ones included.
     #[must_use]
     pub fn counts(&self, vector: &BTreeMap<LifeId, u64>, state: &Expanded) -> BTreeMap<LifeId, u64> {

@@ -123,6 +123,13 @@ impl World {
         self.outcome.violations.extend(found);
     }
 
+    /// Whether neither has retired, and perhaps forgotten, a life that the other still counts.
+    fn compare(&self, one: &Node, other: &Node) -> bool {
+        let counted =
+            |of: &Node, than: &Node| of.vector().lives().all(|(life, _)| !self.oracle.has_ended(life, than.replica()));
+        one.replica().retired() == other.replica().retired() && counted(one, other) && counted(other, one)
+    }
+
     fn truth(&self, slot: usize, node: &Node, status: &Status) -> Truth {
         let lacks = |(life, last): (LifeId, u64)| last.saturating_sub(node.vector().head(life).seq);
         let unapplied = self.oracle.heads().map(lacks).sum();
@@ -131,18 +138,21 @@ impl World {
         for (other, peer, _) in self.live().filter(|(other, _, _)| *other != slot) {
             let life = peer.life();
             let name = life.to_string();
-            let behind = |of: &Node, than: &Node| -> u64 {
-                // What is retired was counted whole, and is in no vector any more.
-                let counts = than.vector().lives().filter(|(life, _)| !self.oracle.has_ended(*life, of.replica()));
-                counts.map(|(life, head)| head.seq.saturating_sub(of.vector().head(life).seq)).sum()
+            // What is retired was counted whole, and is in no vector any more.
+            let behind = |of: &Node, counts: Vec<(LifeId, u64)>| -> u64 {
+                let open = counts.into_iter().filter(|(life, _)| !self.oracle.has_ended(*life, of.replica()));
+                open.map(|(life, seq)| seq.saturating_sub(of.vector().head(life).seq)).sum()
             };
+            let vector = |node: &Node| node.vector().lives().map(|(life, head)| (life, head.seq)).collect::<Vec<_>>();
+            let whole = [vector(peer), self.oracle.ended_at(peer.replica())].concat();
             let moments = heard(&name).map(|ms| self.gauges.when_sent(self.now_us, slot, life, ms));
             let truth = PeerTruth {
                 moments: moments.unwrap_or_default(),
                 may_be_linked: self.network.is_up(slot, other) || self.ghosts.contains(&(slot, life)),
-                lag_ops: behind(node, peer),
-                their_lag_ops: behind(peer, node),
+                lag_ops: behind(node, whole),
+                their_lag_ops: behind(peer, vector(node)),
                 vector: Some(peer.vector().hash()),
+                same_ends: peer.replica().ends_digest() == node.replica().ends_digest(),
             };
             peers.insert(name, truth);
         }
