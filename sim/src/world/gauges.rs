@@ -123,13 +123,6 @@ impl World {
         self.outcome.violations.extend(found);
     }
 
-    /// Whether neither has retired, and perhaps forgotten, a life that the other still counts.
-    fn compare(&self, one: &Node, other: &Node) -> bool {
-        let counted =
-            |of: &Node, than: &Node| of.vector().lives().all(|(life, _)| !self.oracle.has_ended(life, than.replica()));
-        one.replica().retired() == other.replica().retired() && counted(one, other) && counted(other, one)
-    }
-
     fn truth(&self, slot: usize, node: &Node, status: &Status) -> Truth {
         let lacks = |(life, last): (LifeId, u64)| last.saturating_sub(node.vector().head(life).seq);
         let unapplied = self.oracle.heads().map(lacks).sum();
