@@ -2,7 +2,7 @@
 //!
 //! Not here: what converged means (`checks`), in what time (`bound`).
 
-use covey_mesh::input::{Input, Member};
+use covey_mesh::input::{Input, Member, MonoTime};
 use covey_mesh::limits::EXCHANGE_MS;
 
 use super::event::Event;
@@ -13,6 +13,8 @@ use crate::plan::{Cut, Wrong};
 /// A converged cluster may be unequal for this long while something real happens, an expiry or a reborn slow node's
 /// op, in milliseconds.
 const RIPPLE_MS: u64 = 1_500;
+/// Ops of a clock that ran ahead come due within this of converging (drawn clocks step by a minute), in milliseconds.
+const SETTLED_MS: u64 = 180_000;
 /// From converging to the watch over the heartbeat, in milliseconds: what was asked before is answered by then.
 const SETTLE_MS: u64 = 1_000;
 /// The watch over the heartbeat begins anew at most this often.
@@ -159,6 +161,10 @@ impl World {
             }
             return;
         };
+        let converged_ms = self.plan.faults_ms + self.outcome.converged_ms.unwrap_or(0);
+        if self.now_us / 1_000 > converged_ms + SETTLED_MS {
+            return self.violation("I10", format!("never settled after converging: {unequal}"));
+        }
         if unequal.is_empty() || self.comes_due() {
             self.quiet = Some(Quiet { equal_us: self.now_us, ..quiet });
         } else if self.now_us - quiet.equal_us > RIPPLE_MS * 1_000 {
@@ -195,7 +201,8 @@ impl World {
     /// Whether a healthy node holds ops of a clock that ran ahead: as they come due, replicas differ for a moment.
     fn comes_due(&self) -> bool {
         let slots = self.slots.iter().enumerate().filter(|(nth, _)| self.is_healthy(*nth));
-        slots.filter_map(|(_, slot)| slot.node.as_ref()).any(|node| node.waits_for_clock())
+        let nodes = slots.filter_map(|(_, slot)| slot.node.as_ref());
+        nodes.into_iter().any(|node| node.waits_for_clock() || node.status(MonoTime::default()).ops_held > 0)
     }
 
     /// A healthy node's vector: while it stays the same, nothing is told to anybody.
