@@ -86,6 +86,8 @@ impl Peer {
         self.admitted = false;
         self.slot = None;
         self.contact = None;
+        // The next connection begins with the whole vector, whoever of the two hears the other first.
+        self.acked_version = 0;
         self.closed.clear();
         self.ends = None;
         self.reading = None;

@@ -75,10 +75,11 @@ impl Link {
     /// life; of two by the same dialler, the newer. But a peer that dials long after a link came up has lost that link,
     /// or it would not have gone on: what this side still holds is a half-open one, whoever dialled it.
     pub(super) fn beats(&self, other: &Self) -> bool {
-        if self.dialer == self.peer.life && self.since.since_ms(other.since) >= SETTLED_MS {
-            return true;
-        }
-        if self.dialer == other.dialer { self.dial > other.dial } else { self.dialer < other.dialer }
+        beats(self.peer.life, self.claim(), other.claim())
+    }
+
+    const fn claim(&self) -> Claim {
+        Claim { dialer: self.dialer, dial: self.dial, since: self.since }
     }
 
     pub(super) fn send(&self, class: Class, frame: Bytes) -> Pushed {
@@ -126,5 +127,50 @@ impl Link {
             queued_bytes: Class::ALL.iter().map(|class| self.queues.of(*class).bytes() as u64).sum(),
             up_ms: now.since_ms(self.since),
         }
+    }
+}
+
+/// What decides between two connections of the same two lives.
+#[derive(Clone, Copy)]
+struct Claim {
+    dialer: LifeId,
+    dial: u64,
+    since: MonoTime,
+}
+
+/// Whether the newer of two connections with `peer` is kept.
+fn beats(peer: LifeId, newer: Claim, older: Claim) -> bool {
+    if newer.dialer == peer && newer.since.since_ms(older.since) >= SETTLED_MS {
+        return true;
+    }
+    if newer.dialer == older.dialer { newer.dial > older.dial } else { newer.dialer < older.dialer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: LifeId = LifeId(1);
+    const LARGE: LifeId = LifeId(2);
+
+    const fn claim(dialer: LifeId, dial: u64, since_ms: u64) -> Claim {
+        Claim { dialer, dial, since: MonoTime::from_ms(since_ms) }
+    }
+
+    #[test]
+    fn of_two_dialled_at_the_same_time_both_sides_keep_the_smaller_lifes() {
+        for peer in [SMALL, LARGE] {
+            assert!(beats(peer, claim(SMALL, 1, 3_000), claim(LARGE, 1, 0)));
+            assert!(!beats(peer, claim(LARGE, 1, 3_000), claim(SMALL, 1, 0)));
+            assert!(beats(peer, claim(LARGE, 2, 3_000), claim(LARGE, 1, 0)));
+            assert!(!beats(peer, claim(LARGE, 1, 3_000), claim(LARGE, 2, 0)));
+        }
+    }
+
+    #[test]
+    fn a_peer_that_dials_long_after_replaces_the_half_open_link_whoever_dialled_that() {
+        assert!(beats(LARGE, claim(LARGE, 1, SETTLED_MS), claim(SMALL, 1, 0)));
+        // One's own dial says nothing of what the peer has lost.
+        assert!(!beats(SMALL, claim(LARGE, 1, SETTLED_MS), claim(SMALL, 1, 0)));
     }
 }

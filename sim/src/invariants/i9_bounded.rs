@@ -13,7 +13,7 @@ use super::Violation;
 const TURN_OUTPUTS_MAX: usize = 20_000;
 
 pub(super) fn check_turn(name: &str, queued: usize) -> Option<Violation> {
-    let what = || format!("{name}: outputs of one turn are {queued}, above {TURN_OUTPUTS_MAX}");
+    let what = || format!("{name}: frames of one turn are {queued}, above {TURN_OUTPUTS_MAX}");
     (queued > TURN_OUTPUTS_MAX).then(|| Violation::new("I9", what()))
 }
 

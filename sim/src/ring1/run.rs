@@ -81,7 +81,7 @@ fn create(path: &Path) -> Result<File, String> {
 fn summary(plan: &Plan, outcome: &Outcome) -> String {
     let json = serde_json::to_string_pretty(plan).expect("a plan of plain fields always encodes");
     let mut text = format!("{json}\n\nplan {}, trace {:016x}: ", plan_hash(plan), outcome.trace);
-    text += &format!("{} events, {} ops, ", outcome.events, outcome.ops);
+    text += &format!("{} events, {} core events, {} ops, ", outcome.events, outcome.core_events, outcome.ops);
     text += &format!("{} frames of {} bytes in all\n", outcome.frames, outcome.bytes);
     for (mark, count) in &outcome.marks {
         text += &format!("  {mark:<22} {count}\n");

@@ -365,11 +365,12 @@ impl World {
     fn collect(&mut self, nth: usize) {
         let Some(life) = self.who[nth] else { return };
         self.check_joining(nth, life);
-        let (mut outputs, mut reborn, mut unclosed) = (0, None, None);
+        let (mut outputs, mut frames, mut reborn, mut unclosed) = (0, 0, None, None);
         while let Some(output) = self.slots[nth].node.as_mut().and_then(|node| node.poll_output()) {
             outputs += 1;
             match output {
                 Output::Send { to, class, bytes } => {
+                    frames += 1;
                     self.watch_frame(nth, class, &bytes);
                     self.send(nth, life, to, class, bytes);
                 }
@@ -402,8 +403,8 @@ impl World {
         if unclosed.is_some() {
             self.violation("codec", format!("{} kept a link whose frame did not parse", self.slots[nth].name));
         }
-        self.outcome.core_events += outputs as u64;
-        self.outcome.violations.extend(invariants::check_turn(self.slots[nth].name.as_str(), outputs));
+        self.outcome.core_events += outputs;
+        self.outcome.violations.extend(invariants::check_turn(self.slots[nth].name.as_str(), frames));
         if let Some(why) = reborn {
             self.mark(match why {
                 Rebirth::ClockStepped => "reborn-clock",

@@ -109,7 +109,8 @@ fn event(dice: &mut Dice, gateways: usize) -> Event {
         Fault::Swap(_) => dice.below(60),
         // Longer, a real process would have nobody left who reads: QUIC lives on the same thread.
         Fault::StallLoop(_) => for_ms.min(1_800),
-        _ => for_ms,
+        Fault::Cut(..) | Fault::OneWay(..) | Fault::Isolate(_) | Fault::Halves(_) => for_ms,
+        Fault::Crash(_) | Fault::Leave(_) | Fault::Move(_) | Fault::StallAll(_) | Fault::Renumber(_) => for_ms,
     };
     Event { at_ms, for_ms, fault }
 }
