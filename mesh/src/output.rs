@@ -42,6 +42,8 @@ pub enum Rebirth {
     ClockStepped,
     /// A peer knows more of this life's log than this node wrote, or other ops: the identity is used twice.
     Forked,
+    /// Two meshes that were founded apart met after one had forgotten lives, and this node is on the smaller side.
+    Apart,
     /// The mesh closed or retired this life while it was away, or retired another with fewer ops than are applied here.
     Retired,
 }

@@ -49,6 +49,8 @@ pub(crate) struct Peer {
     pub(crate) held: u64,
     /// The lives it closed, as of the exchange that made `known` complete.
     pub(crate) closed: BTreeSet<LifeId>,
+    /// It closed this life, which does not know it any more: it is told so on this link.
+    pub(crate) stranger: bool,
     /// The digest of the ends it knows.
     pub(crate) ends: Option<Digest>,
     /// The last exchange's time.
@@ -89,6 +91,7 @@ impl Peer {
         // The next connection begins with the whole vector, whoever of the two hears the other first.
         self.acked_version = 0;
         self.closed.clear();
+        self.stranger = false;
         self.ends = None;
         self.reading = None;
         self.loads = PeerLoads::default();

@@ -30,6 +30,8 @@ pub(crate) struct Session {
     /// The ends of lives that the donor knew then; taken with its vector (P9).
     pub(crate) ends: Vec<(LifeId, Retirement)>,
     pub(crate) forgotten: Stamp,
+    /// The founder of the donor's mesh.
+    pub(crate) mesh: LifeId,
     /// Whether a slice was merged: from then on the replica is dirty (P4).
     pub(crate) merged: bool,
     pub(crate) asked: MonoTime,
@@ -187,7 +189,21 @@ mod tests {
         let empty = serde_bytes::ByteBuf::new;
         let (vector, target, ends, forgotten, slice, outcome) = (empty(), empty(), empty(), empty(), empty(), empty());
         let (session, more, dirty) = (1, true, false);
-        SliceReply { session, nth, answer, part, vector, target, ends, forgotten, slice, outcome, more, dirty }
+        SliceReply {
+            session,
+            nth,
+            answer,
+            part,
+            vector,
+            target,
+            ends,
+            forgotten,
+            mesh: LifeId(1).into(),
+            slice,
+            outcome,
+            more,
+            dirty,
+        }
     }
 
     /// An ask that the network doubled is answered twice, and the donor may have changed in between: where one answer

@@ -80,6 +80,9 @@ pub(crate) struct Exchange {
     pub smallest: Id,
     /// Digest of the ends of lives the sender knows, 16 bytes big-endian.
     pub ends: ByteBuf,
+    /// The founder of the sender's mesh, and whether lives were forgotten there.
+    pub mesh: Id,
+    pub forgot: bool,
 }
 
 /// A feed's vector entry (ruling R2).
@@ -177,6 +180,8 @@ pub(crate) struct SliceReply {
     /// With the first slice, the retired lives the donor knows, 48-byte rows (P9), and what is forgotten, 24 bytes.
     pub ends: ByteBuf,
     pub forgotten: ByteBuf,
+    /// The founder of the donor's mesh.
+    pub mesh: Id,
     pub slice: ByteBuf,
     /// How far the questions about holders were answered, and outlines of holders to compare.
     pub outcome: ByteBuf,

@@ -99,6 +99,7 @@ impl Node {
             target: ByteBuf::from(self.donor_target()),
             ends: ByteBuf::from(if tells { write_ends(self.replica.retired()) } else { Vec::new() }),
             forgotten: ByteBuf::from(if first { write_stamp(self.replica.forgotten()) } else { Vec::new() }),
+            mesh: self.mesh.into(),
             slice: ByteBuf::from(slice),
             outcome: ByteBuf::from(encode_outcome(&answer.outcome)),
             more,

@@ -9,7 +9,7 @@ use covey_crdt::digest::Digest;
 use covey_crdt::id::{GatewayName, LifeId};
 use covey_crdt::limits::LIVES_MAX;
 use covey_crdt::plant::{Plant, planted};
-use covey_crdt::stamp::WallMs;
+use covey_crdt::stamp::{Stamp, WallMs};
 use serde_bytes::ByteBuf;
 
 use super::Node;
@@ -41,7 +41,7 @@ impl Node {
         let digest = self.replica.digest().0.to_be_bytes();
         let side = self.side();
         // What is closed is said together with the whole vector, so that both are of one moment (P7).
-        let retired = self.replica.retired().contains_key(&to).then_some(&to);
+        let retired = Some(&to).filter(|to| self.has_closed(**to) && !self.ends.closing.contains(to));
         let closing = self.ends.closing.iter().filter(|_| version == self.vector.version());
         let closed = write_lives(closing.chain(retired));
         let exchange = Exchange {
@@ -66,6 +66,8 @@ impl Node {
             side: side.names,
             smallest: side.smallest.into(),
             ends: ByteBuf::from(self.replica.ends_digest().0.to_be_bytes().to_vec()),
+            mesh: self.mesh.into(),
+            forgot: self.replica.forgotten() > Stamp::ZERO,
         };
         self.send(to, Class::Control, &Message::Exchange(Box::new(exchange)));
         if let Some(peer) = self.peers.get_mut(&to).filter(|_| planted(Plant::SentIsAcked)) {
@@ -89,7 +91,8 @@ impl Node {
             return self.refuse(from, name, why, phase);
         }
         let side = Side { names: exchange.side, smallest: exchange.smallest.into(), own: from };
-        if !self.is_open(from, &closed, side) || !self.admit(from, &name) {
+        let apart = (exchange.mesh.into(), exchange.forgot);
+        if !self.is_open(from, &closed, side) || !self.is_one_mesh(from, apart, side) || !self.admit(from, &name) {
             return;
         }
         self.read_clock(from, exchange);

@@ -92,6 +92,8 @@ pub struct Node {
     /// Recent token changes per worker.
     token_changes: BTreeMap<WorkerId, VecDeque<MonoTime>>,
     joined: bool,
+    /// The life that founded the mesh this node belongs to; zero before it has joined.
+    mesh: LifeId,
     left: bool,
     over: bool,
     refused: Option<MonoTime>,
@@ -142,6 +144,7 @@ impl Node {
             own_loads: OwnLoads::default(),
             token_changes: BTreeMap::new(),
             joined: false,
+            mesh: LifeId(0),
             left: false,
             over: false,
             refused: None,
@@ -213,6 +216,13 @@ impl Node {
     #[must_use]
     pub const fn life(&self) -> LifeId {
         self.life
+    }
+
+    /// The life that founded the mesh this node belongs to; zero before it has joined. Of two meshes that met and merged,
+    /// the smaller founder counts.
+    #[must_use]
+    pub const fn mesh(&self) -> LifeId {
+        self.mesh
     }
 
     /// The node's replica.

@@ -70,6 +70,7 @@ impl Node {
             start: None,
             ends: Vec::new(),
             forgotten: Stamp::ZERO,
+            mesh: LifeId(0),
             merged: false,
             asked: self.now,
             progress: self.now,
@@ -163,6 +164,7 @@ impl Node {
         if let Some(session) = self.session.as_mut().filter(|session| session.start.is_none()) {
             session.ends = ends;
             session.forgotten = forgotten;
+            session.mesh = reply.mesh.into();
         }
         self.merged(reply, &slice, vector, target);
         self.go_on(from, reply.more, &slice, outcome);
@@ -232,6 +234,7 @@ impl Node {
         self.meet_targets();
         if !self.joined {
             self.joined = true;
+            self.mesh = session.mesh;
             self.act_on_waiting();
         }
     }
@@ -368,6 +371,7 @@ impl Node {
     /// The node's own state, empty but for itself, is the mesh's from here on.
     pub(super) fn found(&mut self) {
         self.joined = true;
+        self.mesh = self.life;
         self.note(Note::Founded);
         self.act_on_waiting();
     }

@@ -245,14 +245,45 @@ impl Node {
         self.meet_targets();
     }
 
-    /// Whether the peer is talked to as far as ends go: neither closed the other. A life that the others closed begins
-    /// anew; of two that closed each other, the one on the smaller side (P10).
+    /// Whether this node ended the peer's life: closed or retired it, or found that it came back when it was forgotten.
+    pub(super) fn has_closed(&self, life: LifeId) -> bool {
+        let stranger = self.peers.get(&life).is_some_and(|peer| peer.stranger);
+        stranger || self.ends.closing.contains(&life) || self.replica.retired().contains_key(&life)
+    }
+
+    /// Whether the peer is talked to as far as ends go: neither closed the other. A life that a member it knows has closed
+    /// begins anew. Of two that closed each other, and of two of which one was away for so long that the other forgot it,
+    /// the one on the smaller side does (P10).
     pub(super) fn is_open(&mut self, from: LifeId, closed: &BTreeSet<LifeId>, theirs: Side) -> bool {
-        let here = self.ends.closing.contains(&from) || self.replica.retired().contains_key(&from);
-        let there = closed.contains(&self.life);
-        if there && (!here || planted(Plant::MinorityRetires) || self.side() < theirs) {
-            self.reborn(Rebirth::Retired);
+        let (here, there) = (self.has_closed(from), closed.contains(&self.life));
+        if !there {
+            return !here;
         }
-        !here && !there
+        let knows = self.replica.lives().contains_key(&from);
+        if !here && knows || self.side() < theirs {
+            self.reborn(Rebirth::Retired);
+        } else if let Some(peer) = self.peers.get_mut(&from) {
+            peer.stranger = true;
+        }
+        false
+    }
+
+    /// Whether the peer's mesh is this one. Two that were founded apart merge, log by log, as long as neither has forgotten a
+    /// life: what a forgotten one did is in no log any more, so equal vectors would not mean equal states. Then those on
+    /// the smaller side begin anew.
+    pub(super) fn is_one_mesh(&mut self, from: LifeId, (mesh, forgot): (LifeId, bool), theirs: Side) -> bool {
+        if !self.joined || mesh == LifeId(0) || mesh == self.mesh {
+            return true;
+        }
+        if !forgot && self.replica.forgotten() == Stamp::ZERO {
+            self.mesh = self.mesh.min(mesh);
+            return true;
+        }
+        if self.side() < theirs {
+            self.reborn(Rebirth::Apart);
+        } else if let Some(peer) = self.peers.get_mut(&from) {
+            peer.admitted = false;
+        }
+        false
     }
 }

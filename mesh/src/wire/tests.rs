@@ -43,6 +43,8 @@ fn messages() -> Vec<(&'static str, Message)> {
         side: 17,
         smallest: id,
         ends: buf(&[18; 16]),
+        mesh: id,
+        forgot: true,
     };
     let entry = LoadEntry { worker: "w".to_owned(), rank: 0, requests: 3, queued_tokens: 4_000 };
     let reply = SliceReply {
@@ -54,6 +56,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         target: buf(&[4; 24]),
         ends: buf(&[6; 48]),
         forgotten: buf(&[7; 24]),
+        mesh: id,
         slice: buf(&[5; 4]),
         outcome: buf(&[6; 3]),
         more: false,

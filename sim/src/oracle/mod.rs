@@ -19,7 +19,7 @@ use covey_crdt::hash::{BlockHash, PathId};
 use covey_crdt::id::{Incarnation, LifeId, WorkerId};
 use covey_crdt::lives::Retirement;
 use covey_crdt::op::Op;
-use covey_crdt::replica::{Expanded, Replica};
+use covey_crdt::replica::Expanded;
 use covey_crdt::stamp::Stamp;
 use covey_mesh::node::Node;
 
@@ -45,8 +45,11 @@ pub struct Oracle {
     /// Lives whose identity was used twice, and the last op that is certain.
     forked: BTreeMap<LifeId, u64>,
     tainted: BTreeSet<WorkerId>,
-    /// How long the log of every life that was ever retired is, and when that was decided.
-    ends: BTreeMap<LifeId, Retirement>,
+    /// How long the log of every life that was ever retired is, and when that was decided, by the mesh that retired it.
+    ends: BTreeMap<(LifeId, LifeId), Retirement>,
+    /// The mesh each life belonged to last, and those that merged into others.
+    meshes: BTreeMap<LifeId, LifeId>,
+    merged: BTreeMap<LifeId, LifeId>,
     history: BTreeMap<WorkerId, History>,
     paths: Paths,
     published: u64,
@@ -92,6 +95,7 @@ impl Oracle {
     /// As for [`Self::record`].
     pub fn record_branch(&mut self, node: &Node, branch: u32) {
         let (life, seq) = (node.life(), node.vector().head(node.life()).seq);
+        self.see_mesh(node);
         let log = self.logs.entry((life, branch)).or_default();
         let first = log.shared + log.ops.len() as u64 + 1;
         if seq < first {
@@ -109,7 +113,7 @@ impl Oracle {
             }
             self.takeovers.see(life, op);
             if let Op::Retired(end) = op {
-                let known = self.ends.entry(end.life).or_insert(Retirement { last: 0, at: Stamp::ZERO });
+                let known = self.ends.entry((end.life, node.mesh())).or_insert(Retirement { last: 0, at: Stamp::ZERO });
                 known.last = known.last.max(end.last);
                 known.at = known.at.max(end.stamp);
             }
@@ -176,28 +180,57 @@ impl Oracle {
         self.takeovers.seen
     }
 
-    /// Whether the replica knows the life as retired, or forgot it.
-    #[must_use]
-    pub fn has_ended(&self, life: LifeId, replica: &Replica) -> bool {
-        replica.retired().contains_key(&life) || self.ends.get(&life).is_some_and(|end| end.at <= replica.forgotten())
+    fn see_mesh(&mut self, node: &Node) {
+        let mesh = node.mesh();
+        let before = self.meshes.insert(node.life(), mesh);
+        if let Some(before) = before.filter(|before| *before != mesh && *before != LifeId(0)) {
+            let (one, other) = (self.one_mesh(before), self.one_mesh(mesh));
+            if one != other {
+                self.merged.insert(one.max(other), one.min(other));
+            }
+        }
     }
 
-    /// The lives that are retired at a replica, forgotten ones included, and how long their logs are.
-    #[must_use]
-    pub fn ended_at(&self, replica: &Replica) -> Vec<(LifeId, u64)> {
-        let ended = self.ends.iter().filter(|(life, _)| self.has_ended(**life, replica));
-        ended.map(|(life, end)| (*life, end.last)).collect()
+    /// What a mesh is called after all merging.
+    fn one_mesh(&self, mesh: LifeId) -> LifeId {
+        let mut mesh = mesh;
+        while let Some(into) = self.merged.get(&mesh) {
+            mesh = *into;
+        }
+        mesh
     }
 
-    /// What a replica counts: its vector, and the whole logs of the lives that are retired there, forgotten ones included.
+    /// The lives that were retired and are forgotten in a mesh that forgot everything up to a moment: whoever belongs to it
+    /// counted them whole. What another mesh retired before this one was founded is none of them.
+    fn forgotten(&self, mesh: LifeId, through: Stamp) -> impl Iterator<Item = (LifeId, u64)> + '_ {
+        let mesh = self.one_mesh(mesh);
+        let ends = self.ends.iter().filter(move |((_, by), end)| end.at <= through && self.one_mesh(*by) == mesh);
+        ends.map(|((life, _), end)| (*life, end.last))
+    }
+
+    /// Whether the node knows the life as retired, or forgot it.
     #[must_use]
-    pub fn counts(&self, vector: &BTreeMap<LifeId, u64>, state: &Expanded) -> BTreeMap<LifeId, u64> {
-        let mut all = vector.clone();
+    pub fn has_ended(&self, life: LifeId, node: &Node) -> bool {
+        let replica = node.replica();
+        replica.retired().contains_key(&life)
+            || self.forgotten(node.mesh(), replica.forgotten()).any(|(ended, _)| ended == life)
+    }
+
+    /// The lives that are retired at a node, forgotten ones included, and how long their logs are.
+    #[must_use]
+    pub fn ended_at(&self, node: &Node) -> Vec<(LifeId, u64)> {
+        let mut all: BTreeMap<LifeId, u64> = self.forgotten(node.mesh(), node.replica().forgotten()).collect();
+        all.extend(node.replica().retired().iter().map(|(life, end)| (*life, end.last)));
+        all.into_iter().collect()
+    }
+
+    /// What a replica of a mesh counts: its vector, and the whole logs of the lives that are retired there, forgotten ones
+    /// included.
+    #[must_use]
+    pub fn counts(&self, vector: &BTreeMap<LifeId, u64>, mesh: LifeId, state: &Expanded) -> BTreeMap<LifeId, u64> {
+        let mut all: BTreeMap<LifeId, u64> = self.forgotten(mesh, state.forgotten).collect();
+        all.extend(vector);
         all.extend(state.retired.iter().map(|(life, end)| (*life, end.last)));
-        let forgotten = self.ends.iter().filter(|(life, end)| {
-            end.at <= state.forgotten && !vector.contains_key(life) && !state.retired.contains_key(life)
-        });
-        all.extend(forgotten.map(|(life, end)| (*life, end.last)));
         all
     }
 

@@ -133,11 +133,11 @@ impl World {
             let name = life.to_string();
             // What is retired was counted whole, and is in no vector any more.
             let behind = |of: &Node, counts: Vec<(LifeId, u64)>| -> u64 {
-                let open = counts.into_iter().filter(|(life, _)| !self.oracle.has_ended(*life, of.replica()));
+                let open = counts.into_iter().filter(|(life, _)| !self.oracle.has_ended(*life, of));
                 open.map(|(life, seq)| seq.saturating_sub(of.vector().head(life).seq)).sum()
             };
             let vector = |node: &Node| node.vector().lives().map(|(life, head)| (life, head.seq)).collect::<Vec<_>>();
-            let whole = [vector(peer), self.oracle.ended_at(peer.replica())].concat();
+            let whole = [vector(peer), self.oracle.ended_at(peer)].concat();
             let moments = heard(&name).map(|ms| self.gauges.when_sent(self.now_us, slot, life, ms));
             let truth = PeerTruth {
                 moments: moments.unwrap_or_default(),

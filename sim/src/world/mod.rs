@@ -410,6 +410,7 @@ impl World {
                 Rebirth::ClockStepped => "reborn-clock",
                 Rebirth::Forked => "reborn-forked",
                 Rebirth::Retired => "reborn-retired",
+                Rebirth::Apart => "reborn-apart",
             });
             self.stop(nth);
             self.start(nth);

@@ -214,3 +214,50 @@ fn a_name_that_restarts_over_and_over_does_not_use_up_lives() {
     assert_eq!(net.nodes[0].replica().lives().len(), 3, "all its dead lives are retired");
     assert!(net.is_equal(0, last) && net.is_equal(1, last));
 }
+
+/// The larger side has long forgotten the life that comes back: it must not begin anew for being closed by it (P10).
+#[test]
+fn a_life_that_comes_back_after_it_was_forgotten_begins_anew_alone_p10() {
+    let mut net = mesh(&["a", "b", "c"]);
+    net.cut(0, 2);
+    net.cut(1, 2);
+    net.run(4 * HORIZON_MS);
+    assert!(!retired(&net, 0, 2) && !knows(&net, 0, 2), "forgotten");
+    net.link(0, 2);
+    net.link(1, 2);
+    net.run(1_200);
+    assert_eq!(net.reborn, [None, None, Some(Rebirth::Retired)]);
+    assert!(net.is_equal(0, 1));
+}
+
+/// What a forgotten life did is in no log any more: two meshes that were founded apart do not merge then.
+#[test]
+fn of_two_meshes_founded_apart_the_smaller_begins_anew_once_a_life_was_forgotten() {
+    let mut net = mesh(&["a", "b", "c"]);
+    net.input(2, Input::Local(Local::Leave));
+    net.run(50);
+    net.cut(0, 2);
+    net.cut(1, 2);
+    net.run(3 * HORIZON_MS);
+    let alone = net.add(config("d"));
+    net.run(4_000);
+    assert_eq!(net.nodes[alone].phase(), Phase::Clean, "it founded a mesh of its own");
+    net.link(0, alone);
+    net.run(600);
+    assert_eq!(net.reborn[alone], Some(Rebirth::Apart));
+    assert_eq!(net.reborn[..2], [None, None]);
+}
+
+/// As long as nothing was forgotten they merge, and nothing is lost.
+#[test]
+fn two_meshes_founded_apart_merge_log_by_log() {
+    let mut net = mesh(&["a", "b"]);
+    let alone = net.add(config("d"));
+    net.run(4_000);
+    net.link(0, alone);
+    net.link(1, alone);
+    net.run(2_000);
+    assert_eq!(net.reborn, [None; 3]);
+    assert!(net.is_equal(0, alone) && net.is_equal(1, alone));
+    assert!((0..3).all(|nth| net.nodes[nth].mesh() == net.nodes[0].mesh()));
+}
