@@ -201,7 +201,8 @@ pub(crate) fn write_ends(ends: &BTreeMap<LifeId, Retirement>) -> Vec<u8> {
     for (life, end) in ends.iter().take(RETIRED_MAX) {
         bytes.extend_from_slice(&life.0.to_le_bytes());
         bytes.extend_from_slice(&end.last.to_le_bytes());
-        bytes.extend_from_slice(&write_stamp(end.at));
+        bytes.extend_from_slice(&end.at.hlc.to_bits().to_le_bytes());
+        bytes.extend_from_slice(&end.at.life.0.to_le_bytes());
     }
     bytes
 }
@@ -216,8 +217,11 @@ pub(crate) fn read_ends(bytes: &[u8]) -> Option<Vec<(LifeId, Retirement)>> {
     ends.collect()
 }
 
-/// Packs a stamp: 24 bytes.
+/// Packs a stamp: 24 bytes, or none for the lowest.
 pub(crate) fn write_stamp(stamp: Stamp) -> Vec<u8> {
+    if stamp == Stamp::ZERO {
+        return Vec::new();
+    }
     [&stamp.hlc.to_bits().to_le_bytes()[..], &stamp.life.0.to_le_bytes()].concat()
 }
 

@@ -80,9 +80,9 @@ pub(crate) struct Exchange {
     pub smallest: Id,
     /// Digest of the ends of lives the sender knows, 16 bytes big-endian.
     pub ends: ByteBuf,
-    /// The founder of the sender's mesh, and whether lives were forgotten there.
+    /// The founder of the sender's mesh, and up to when retired lives are forgotten there: 24 bytes, or none for never.
     pub mesh: Id,
-    pub forgot: bool,
+    pub forgotten: ByteBuf,
 }
 
 /// A feed's vector entry (ruling R2).

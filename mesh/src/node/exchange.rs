@@ -9,7 +9,7 @@ use covey_crdt::digest::Digest;
 use covey_crdt::id::{GatewayName, LifeId};
 use covey_crdt::limits::LIVES_MAX;
 use covey_crdt::plant::{Plant, planted};
-use covey_crdt::stamp::{Stamp, WallMs};
+use covey_crdt::stamp::WallMs;
 use serde_bytes::ByteBuf;
 
 use super::Node;
@@ -19,7 +19,9 @@ use crate::note::{Note, Refusal, RepairWhy};
 use crate::output::{Class, Output, Rebirth};
 use crate::side::Side;
 use crate::status::Phase;
-use crate::vector::{Head, ROWS_MAX, read_lives, read_rows, read_seqs, write_lives, write_seqs};
+use crate::vector::{
+    Head, ROWS_MAX, read_lives, read_rows, read_seqs, read_stamp, write_lives, write_seqs, write_stamp,
+};
 use crate::wire::{Exchange, FeedEntry, Loads, Message, Refused};
 
 /// Load registers in one frame.
@@ -67,7 +69,7 @@ impl Node {
             smallest: side.smallest.into(),
             ends: ByteBuf::from(self.replica.ends_digest().0.to_be_bytes().to_vec()),
             mesh: self.mesh.into(),
-            forgot: self.replica.forgotten() > Stamp::ZERO,
+            forgotten: ByteBuf::from(write_stamp(self.replica.forgotten())),
         };
         self.send(to, Class::Control, &Message::Exchange(Box::new(exchange)));
         if let Some(peer) = self.peers.get_mut(&to).filter(|_| planted(Plant::SentIsAcked)) {
@@ -79,8 +81,9 @@ impl Node {
         let rows = read_rows(&exchange.lives);
         let digest = read_digest(&exchange.digest);
         let (closed, ends) = (read_lives(&exchange.closed), read_digest(&exchange.ends));
-        let (Some(rows), Some(digest), Some(held), Some(closed), Some(ends)) =
-            (rows, digest, read_seqs(&exchange.held), closed, ends)
+        let (held, forgotten) = (read_seqs(&exchange.held), read_stamp(&exchange.forgotten));
+        let (Some(rows), Some(digest), Some(held), Some(closed), Some(ends), Some(forgotten)) =
+            (rows, digest, held, closed, ends, forgotten)
         else {
             return self.malformed(from, 0);
         };
@@ -91,7 +94,10 @@ impl Node {
             return self.refuse(from, name, why, phase);
         }
         let side = Side { names: exchange.side, smallest: exchange.smallest.into(), own: from };
-        let apart = (exchange.mesh.into(), exchange.forgot);
+        if phase != Phase::Joining && self.is_stranger(from, exchange.mesh.into(), forgotten) {
+            self.estrange(from);
+        }
+        let apart = (exchange.mesh.into(), forgotten);
         if !self.is_open(from, &closed, side) || !self.is_one_mesh(from, apart, side) || !self.admit(from, &name) {
             return;
         }

@@ -262,20 +262,34 @@ impl Node {
         let knows = self.replica.lives().contains_key(&from);
         if !here && knows || self.side() < theirs {
             self.reborn(Rebirth::Retired);
-        } else if let Some(peer) = self.peers.get_mut(&from) {
-            peer.stranger = true;
+        } else {
+            self.estrange(from);
         }
         false
+    }
+
+    /// Whether a member that nothing is known of here may be one that was forgotten: it does not know of the forgetting.
+    pub(super) fn is_stranger(&self, from: LifeId, mesh: LifeId, forgotten: Stamp) -> bool {
+        let known = self.replica.lives().contains_key(&from);
+        self.joined && !known && mesh == self.mesh && forgotten < self.replica.forgotten()
+    }
+
+    /// The peer is told on this link that its life is over.
+    pub(super) fn estrange(&mut self, from: LifeId) {
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.stranger = true;
+            peer.admitted = false;
+        }
     }
 
     /// Whether the peer's mesh is this one. Two that were founded apart merge, log by log, as long as neither has forgotten a
     /// life: what a forgotten one did is in no log any more, so equal vectors would not mean equal states. Then those on
     /// the smaller side begin anew.
-    pub(super) fn is_one_mesh(&mut self, from: LifeId, (mesh, forgot): (LifeId, bool), theirs: Side) -> bool {
+    pub(super) fn is_one_mesh(&mut self, from: LifeId, (mesh, forgotten): (LifeId, Stamp), theirs: Side) -> bool {
         if !self.joined || mesh == LifeId(0) || mesh == self.mesh {
             return true;
         }
-        if !forgot && self.replica.forgotten() == Stamp::ZERO {
+        if forgotten.max(self.replica.forgotten()) == Stamp::ZERO {
             self.mesh = self.mesh.min(mesh);
             return true;
         }

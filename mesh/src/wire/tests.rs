@@ -44,7 +44,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         smallest: id,
         ends: buf(&[18; 16]),
         mesh: id,
-        forgot: true,
+        forgotten: buf(&[19; 24]),
     };
     let entry = LoadEntry { worker: "w".to_owned(), rank: 0, requests: 3, queued_tokens: 4_000 };
     let reply = SliceReply {

@@ -261,3 +261,20 @@ fn two_meshes_founded_apart_merge_log_by_log() {
     assert!(net.is_equal(0, alone) && net.is_equal(1, alone));
     assert!((0..3).all(|nth| net.nodes[nth].mesh() == net.nodes[0].mesh()));
 }
+
+/// Its own clock stood still, so it closed nobody and does not know that it was away, and the others forgot it.
+#[test]
+fn a_member_that_stood_still_until_it_was_forgotten_begins_anew() {
+    let mut net = mesh(&["a", "b", "c"]);
+    net.freeze(2);
+    let frozen = net.nodes.pop().expect("the third");
+    net.cut_half(0, 2);
+    net.cut_half(1, 2);
+    net.run(4 * HORIZON_MS);
+    net.nodes.push(frozen);
+    assert!(!retired(&net, 0, 2) && !knows(&net, 0, 2), "forgotten");
+    net.link(0, 2);
+    net.run(600);
+    assert_eq!(net.reborn, [None, None, Some(Rebirth::Retired)]);
+    assert!(!knows(&net, 0, 2), "and does not come back");
+}
