@@ -10,7 +10,7 @@ pub(super) fn check(view: &View, oracle: &Oracle) -> Vec<Violation> {
     if !view.clean {
         return Vec::new();
     }
-    let (incarnations, coverage) = oracle.expect(&oracle.counts(&view.vector, view.mesh, &view.state));
+    let (incarnations, coverage) = oracle.expect(&oracle.counts(view.life, &view.vector, &view.state));
     let mut found = Vec::new();
     for (worker, incarnation) in &incarnations {
         let held = view.state.records.get(worker).map(|record| &record.incarnation);

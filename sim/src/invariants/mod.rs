@@ -52,8 +52,6 @@ pub struct View {
     pub name: String,
     /// Its life.
     pub life: LifeId,
-    /// The founder of its mesh.
-    pub mesh: LifeId,
     /// Whether its vector describes its state exactly.
     pub clean: bool,
     /// How far each log is applied.
@@ -72,7 +70,6 @@ impl View {
         Self {
             name,
             life: node.life(),
-            mesh: node.mesh(),
             clean: node.phase() == Phase::Clean,
             vector: node.vector().lives().map(|(life, head)| (life, head.seq)).collect(),
             digest: replica.digest(),

@@ -15,6 +15,7 @@ mod paths;
 use std::collections::{BTreeMap, BTreeSet};
 
 use covey_crdt::change::HolderKey;
+use covey_crdt::digest::Digest;
 use covey_crdt::hash::{BlockHash, PathId};
 use covey_crdt::id::{Incarnation, LifeId, WorkerId};
 use covey_crdt::lives::Retirement;
@@ -45,15 +46,19 @@ pub struct Oracle {
     /// Lives whose identity was used twice, and the last op that is certain.
     forked: BTreeMap<LifeId, u64>,
     tainted: BTreeSet<WorkerId>,
-    /// How long the log of every life that was ever retired is, and when that was decided, by the mesh that retired it.
-    ends: BTreeMap<(LifeId, LifeId), Retirement>,
-    /// The mesh each life belonged to last, and those that merged into others.
-    meshes: BTreeMap<LifeId, LifeId>,
-    merged: BTreeMap<LifeId, LifeId>,
+    /// What each node, by its life, or the donor it has its state from, ever knew of the ends of lives.
+    ends: BTreeMap<LifeId, Ends>,
     history: BTreeMap<WorkerId, History>,
     paths: Paths,
     published: u64,
     takeovers: Takeovers,
+}
+
+/// What a node ever knew of the ends of lives.
+#[derive(Clone, Debug, Default)]
+struct Ends {
+    digest: Digest,
+    known: BTreeMap<LifeId, Retirement>,
 }
 
 /// Who expires whose placements.
@@ -95,7 +100,7 @@ impl Oracle {
     /// As for [`Self::record`].
     pub fn record_branch(&mut self, node: &Node, branch: u32) {
         let (life, seq) = (node.life(), node.vector().head(node.life()).seq);
-        self.see_mesh(node);
+        self.see_ends(node);
         let log = self.logs.entry((life, branch)).or_default();
         let first = log.shared + log.ops.len() as u64 + 1;
         if seq < first {
@@ -112,11 +117,6 @@ impl Oracle {
                 history::add(&mut self.history, &self.paths, life, seq, op);
             }
             self.takeovers.see(life, op);
-            if let Op::Retired(end) = op {
-                let known = self.ends.entry((end.life, node.mesh())).or_insert(Retirement { last: 0, at: Stamp::ZERO });
-                known.last = known.last.max(end.last);
-                known.at = known.at.max(end.stamp);
-            }
             log.ops.push(op.clone());
         }
     }
@@ -180,32 +180,25 @@ impl Oracle {
         self.takeovers.seen
     }
 
-    fn see_mesh(&mut self, node: &Node) {
-        let mesh = node.mesh();
-        let before = self.meshes.insert(node.life(), mesh);
-        if let Some(before) = before.filter(|before| *before != mesh && *before != LifeId(0)) {
-            let (one, other) = (self.one_mesh(before), self.one_mesh(mesh));
-            if one != other {
-                self.merged.insert(one.max(other), one.min(other));
-            }
+    fn see_ends(&mut self, node: &Node) {
+        let digest = node.replica().ends_digest();
+        let ends = self.ends.entry(node.life()).or_default();
+        if ends.digest != digest {
+            ends.digest = digest;
+            ends.known.extend(node.replica().retired().iter().map(|(life, end)| (*life, *end)));
         }
     }
 
-    /// What a mesh is called after all merging.
-    fn one_mesh(&self, mesh: LifeId) -> LifeId {
-        let mut mesh = mesh;
-        while let Some(into) = self.merged.get(&mesh) {
-            mesh = *into;
-        }
-        mesh
+    /// A node has the state of a donor now: what that one forgot, this one forgot.
+    pub fn inherit(&mut self, life: LifeId, donor: LifeId) {
+        let known = self.ends.get(&donor).map(|ends| ends.known.clone()).unwrap_or_default();
+        self.ends.entry(life).or_default().known.extend(known);
     }
 
-    /// The lives that were retired and are forgotten in a mesh that forgot everything up to a moment: whoever belongs to it
-    /// counted them whole. What another mesh retired before this one was founded is none of them.
-    fn forgotten(&self, mesh: LifeId, through: Stamp) -> impl Iterator<Item = (LifeId, u64)> + '_ {
-        let mesh = self.one_mesh(mesh);
-        let ends = self.ends.iter().filter(move |((_, by), end)| end.at <= through && self.one_mesh(*by) == mesh);
-        ends.map(|((life, _), end)| (*life, end.last))
+    /// The lives that a node knew to be retired and has forgotten, and how long their logs were: it counted them whole.
+    fn forgotten(&self, node: LifeId, through: Stamp) -> impl Iterator<Item = (LifeId, u64)> + '_ {
+        let known = self.ends.get(&node).into_iter().flat_map(|ends| &ends.known);
+        known.filter(move |(_, end)| end.at <= through).map(|(life, end)| (*life, end.last))
     }
 
     /// Whether the node knows the life as retired, or forgot it.
@@ -213,22 +206,22 @@ impl Oracle {
     pub fn has_ended(&self, life: LifeId, node: &Node) -> bool {
         let replica = node.replica();
         replica.retired().contains_key(&life)
-            || self.forgotten(node.mesh(), replica.forgotten()).any(|(ended, _)| ended == life)
+            || self.forgotten(node.life(), replica.forgotten()).any(|(ended, _)| ended == life)
     }
 
     /// The lives that are retired at a node, forgotten ones included, and how long their logs are.
     #[must_use]
     pub fn ended_at(&self, node: &Node) -> Vec<(LifeId, u64)> {
-        let mut all: BTreeMap<LifeId, u64> = self.forgotten(node.mesh(), node.replica().forgotten()).collect();
+        let mut all: BTreeMap<LifeId, u64> = self.forgotten(node.life(), node.replica().forgotten()).collect();
         all.extend(node.replica().retired().iter().map(|(life, end)| (*life, end.last)));
         all.into_iter().collect()
     }
 
-    /// What a replica of a mesh counts: its vector, and the whole logs of the lives that are retired there, forgotten ones
+    /// What the replica of a node counts: its vector, and the whole logs of the lives that are retired there, forgotten ones
     /// included.
     #[must_use]
-    pub fn counts(&self, vector: &BTreeMap<LifeId, u64>, mesh: LifeId, state: &Expanded) -> BTreeMap<LifeId, u64> {
-        let mut all: BTreeMap<LifeId, u64> = self.forgotten(mesh, state.forgotten).collect();
+    pub fn counts(&self, node: LifeId, vector: &BTreeMap<LifeId, u64>, state: &Expanded) -> BTreeMap<LifeId, u64> {
+        let mut all: BTreeMap<LifeId, u64> = self.forgotten(node, state.forgotten).collect();
         all.extend(vector);
         all.extend(state.retired.iter().map(|(life, end)| (*life, end.last)));
         all

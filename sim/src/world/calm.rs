@@ -167,7 +167,7 @@ impl World {
         }
         if unequal.is_empty() || self.comes_due() {
             self.quiet = Some(Quiet { equal_us: self.now_us, ..quiet });
-        } else if self.now_us - quiet.equal_us > RIPPLE_MS * 1_000 {
+        } else if self.now_us - quiet.equal_us > self.ripple_ms() * 1_000 {
             return self.violation("I10", format!("no longer converged: {unequal}"));
         }
         let quiet_us = self.now_us - quiet.since_us;
@@ -175,6 +175,12 @@ impl World {
         if unequal.is_empty() && (watched || (!self.measuring && quiet_us >= SETTLE_MS * 1_000)) {
             self.watch_on(quiet, watched);
         }
+    }
+
+    /// How long what is still told may take to reach everybody. What a member says that was left broken may have to be
+    /// repaired, from that member first.
+    fn ripple_ms(&self) -> u64 {
+        if self.plan.broken.is_empty() { RIPPLE_MS } else { self.outcome.bound_ms.max(RIPPLE_MS) }
     }
 
     /// The next part of the watch, or its end. When something happened that had to be told, it begins anew.

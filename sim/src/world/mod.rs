@@ -388,6 +388,9 @@ impl World {
                     if let Note::Malformed { peer, .. } = note {
                         unclosed = Some(peer);
                     }
+                    if let Note::RepairDone { donor, .. } = note {
+                        self.oracle.inherit(life, donor);
+                    }
                     self.watch_note(nth, &note);
                     self.check_note(nth, &note);
                     self.note(nth, &note);
