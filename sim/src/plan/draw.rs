@@ -49,7 +49,7 @@ impl Plan {
         let nodes = NODES[size.index(NODES.len())];
         let workers = if size.chance(0.15) { size.between(13, 64) } else { size.magnitude(1, 12) } as usize;
         let mut faults_ms = size.between(4_000, 12_000);
-        let mut ops_per_s = size.magnitude(200, 4_500);
+        let mut ops_per_s = size.magnitude(270, 5_400);
         if nodes <= 3 && size.chance(0.1) {
             faults_ms = size.between(90_000, 240_000);
             ops_per_s = ops_per_s.div_ceil(25);
