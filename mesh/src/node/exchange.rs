@@ -9,7 +9,7 @@ use covey_crdt::digest::Digest;
 use covey_crdt::id::{GatewayName, LifeId};
 use covey_crdt::limits::LIVES_MAX;
 use covey_crdt::plant::{Plant, planted};
-use covey_crdt::stamp::WallMs;
+use covey_crdt::stamp::{Stamp, WallMs};
 use serde_bytes::ByteBuf;
 
 use super::Node;
@@ -105,7 +105,7 @@ impl Node {
         if self.is_forked(&rows) {
             return self.reborn(Rebirth::Forked);
         }
-        self.take_vector(from, exchange, &rows, phase, digest);
+        self.take_vector(from, exchange, &rows, (phase, forgotten), digest);
         self.take_closed(from, exchange, closed, ends);
         self.take_held(from, &held);
         self.resend_loads(from);
@@ -257,19 +257,26 @@ impl Node {
         from: LifeId,
         exchange: &Exchange,
         rows: &[(LifeId, Head)],
-        phase: Phase,
+        (phase, forgotten): (Phase, Stamp),
         digest: Option<Digest>,
     ) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
+        // What a peer counts that has not forgotten yet, or had not when it sent this, may be a life forgotten here. If it
+        // is none it is told again.
+        let behind = forgotten < self.replica.forgotten();
+        let mut whole = true;
         for (life, head) in rows {
-            let retired = self.replica.retired().contains_key(life);
-            if retired || peer.known.len() >= ROWS_MAX && !peer.known.contains_key(life) {
+            let (lives, retired) = (self.replica.lives(), self.replica.retired());
+            let strange = behind && !lives.contains_key(life) && !retired.contains_key(life);
+            whole &= !strange;
+            let full = peer.known.len() >= ROWS_MAX && !peer.known.contains_key(life);
+            if retired.contains_key(life) || strange || full {
                 continue;
             }
             let known = peer.known.entry(*life).or_default();
             *known = (*known).max(*head);
         }
-        if exchange.since <= peer.known_version {
+        if exchange.since <= peer.known_version && whole {
             peer.known_version = peer.known_version.max(exchange.version);
         }
         if !planted(Plant::SentIsAcked) {

@@ -29,7 +29,7 @@ use crate::side::Side;
 use crate::status::Phase;
 
 /// What a node knows of the ends of lives.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Ends {
     /// Lives closed here.
     pub(super) closing: BTreeSet<LifeId>,
@@ -37,6 +37,14 @@ pub(super) struct Ends {
     signs: BTreeMap<LifeId, (u64, MonoTime)>,
     /// Since when each retired life is known here as such.
     retired: BTreeMap<LifeId, MonoTime>,
+    /// Up to when retired lives were forgotten when that was last looked at.
+    forgotten: Stamp,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self { closing: BTreeSet::new(), signs: BTreeMap::new(), retired: BTreeMap::new(), forgotten: Stamp::ZERO }
+    }
 }
 
 impl Node {
@@ -211,8 +219,18 @@ impl Node {
         self.meet_targets();
     }
 
-    /// What was forgotten needs no local note any more.
+    /// What was forgotten needs no local note any more. Peers may have named lives that are forgotten now: what is left of
+    /// their vectors is what they say anew.
     pub(super) fn prune_ends(&mut self) {
+        let forgotten = self.replica.forgotten();
+        if forgotten > self.ends.forgotten {
+            self.ends.forgotten = forgotten;
+            let lives = self.replica.lives();
+            for peer in self.peers.values_mut() {
+                peer.known.retain(|life, _| lives.contains_key(life));
+                peer.known_version = 0;
+            }
+        }
         let (before, retired) = (self.ends.retired.len(), self.replica.retired());
         self.ends.retired.retain(|life, _| retired.contains_key(life));
         let lives = before - self.ends.retired.len();

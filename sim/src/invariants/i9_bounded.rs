@@ -3,14 +3,17 @@
 use covey_crdt::id::LifeId;
 use covey_crdt::limits::LIVES_MAX;
 use covey_crdt::op::{Op, Touch};
-use covey_mesh::limits::{HELD_OPS_MAX, LOG_BYTES_MAX};
+use covey_mesh::limits::{HELD_OPS_MAX, LOG_BYTES_MAX, PULL_BYTES_MAX};
 use covey_mesh::node::Node;
 use covey_mesh::status::Status;
 
 use super::Violation;
 
 /// Frames a node may put out in one turn.
-const TURN_OUTPUTS_MAX: usize = 20_000;
+const TURN_OUTPUTS_MAX: usize = 2 * PULL_BYTES_MAX / OP_BYTES_MIN;
+
+/// Bytes of the smallest op that comes in numbers.
+const OP_BYTES_MIN: usize = 24;
 
 pub(super) fn check_turn(name: &str, queued: usize) -> Option<Violation> {
     let what = || format!("{name}: frames of one turn are {queued}, above {TURN_OUTPUTS_MAX}");

@@ -124,7 +124,7 @@ impl Plan {
         }
         if draw.chance(0.3) {
             self.knobs.permits = 1;
-            self.knobs.repair_bytes_per_s = draw.magnitude(20_000, 1_000_000);
+            self.knobs.repair_bytes_per_s = draw.magnitude(200_000, 4_000_000);
         }
     }
 }

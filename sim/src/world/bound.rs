@@ -27,8 +27,10 @@ pub(super) fn before(plan: &Plan) -> u64 {
     CONVERGE_MS + slow.max().unwrap_or(0)
 }
 
-/// What walks over a state of `bytes` cost, in slices of `slice_bytes` and round trips of `round_trip_ms`: one that was
-/// given up, one that ends, and the same again when what was lost is said again and no log reaches back to it.
-pub(super) const fn walk(bytes: u64, slice_bytes: u64, round_trip_ms: u64) -> u64 {
-    4 * (bytes / if slice_bytes == 0 { 1 } else { slice_bytes } + 1) * round_trip_ms
+/// What walks over a state of `bytes` cost, in slices of `slice_bytes`, round trips of `round_trip_ms` and a budget of
+/// `bytes_per_s`: one that was given up, one that ends, and the same again when what was lost is said again and no log
+/// reaches back to it.
+pub(super) const fn walk(bytes: u64, slice_bytes: u64, round_trip_ms: u64, bytes_per_s: u64) -> u64 {
+    let slices = bytes / if slice_bytes == 0 { 1 } else { slice_bytes } + 1;
+    4 * (slices * round_trip_ms + bytes * 1_000 / if bytes_per_s == 0 { 1 } else { bytes_per_s })
 }

@@ -144,7 +144,8 @@ impl World {
             let rows = segments * 48 + (replica.records().count() + replica.lives().len()) * 64;
             rows as u64 + 8 * replica.chains().blocks()
         });
-        bound::walk(rows.max().unwrap_or(0), self.plan.knobs.slice_bytes as u64, self.network.calm_round_trip_ms())
+        let (knobs, round_trip_ms) = (&self.plan.knobs, self.network.calm_round_trip_ms());
+        bound::walk(rows.max().unwrap_or(0), knobs.slice_bytes as u64, round_trip_ms, knobs.repair_bytes_per_s)
     }
 
     /// Looks whether the cluster has converged, whether it stayed so, and whether it is over.

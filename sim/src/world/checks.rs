@@ -173,11 +173,14 @@ impl World {
             }
         }
         for pair in healthy.windows(2) {
-            if pair[0].2.vector().hash() != pair[1].2.vector().hash() {
-                return format!("the vectors of {} and {} differ", pair[0].1.name, pair[1].1.name);
-            }
             if pair[0].2.replica().digest() != pair[1].2.replica().digest() {
                 return format!("the digests of {} and {} differ", pair[0].1.name, pair[1].1.name);
+            }
+            // What a member whose clock is wrong stamped far ahead is held (rule b), and where a session brought the state
+            // it is counted already.
+            let held = pair.iter().any(|(_, _, node)| node.waits_for_clock());
+            if pair[0].2.vector().hash() != pair[1].2.vector().hash() && !held {
+                return format!("the vectors of {} and {} differ", pair[0].1.name, pair[1].1.name);
             }
         }
         let wrong = healthy.iter().map(|(nth, slot, node)| self.wrong_loads(*nth, slot, node));
