@@ -3,7 +3,7 @@
 //!
 //! Not here: looking at the clock (`calm`).
 
-use covey_mesh::limits::{ALONE_MS, EXCHANGE_MS, FOUND_MS, SESSION_MS, STUCK_MS, UNRESOLVED_MS};
+use covey_mesh::limits::{ALONE_MS, EXCHANGE_MS, FOUND_MS, Knobs, SESSION_MS, STUCK_MS, UNRESOLVED_MS};
 
 use crate::plan::{Plan, Wrong};
 
@@ -27,10 +27,11 @@ pub(super) fn before(plan: &Plan) -> u64 {
     CONVERGE_MS + slow.max().unwrap_or(0)
 }
 
-/// What walks over a state of `bytes` cost, in slices of `slice_bytes`, round trips of `round_trip_ms` and a budget of
-/// `bytes_per_s`: one that was given up, one that ends, and the same again when what was lost is said again and no log
-/// reaches back to it.
-pub(super) const fn walk(bytes: u64, slice_bytes: u64, round_trip_ms: u64, bytes_per_s: u64) -> u64 {
-    let slices = bytes / if slice_bytes == 0 { 1 } else { slice_bytes } + 1;
-    4 * (slices * round_trip_ms + bytes * 1_000 / if bytes_per_s == 0 { 1 } else { bytes_per_s })
+/// What walks over a state of `bytes` and `workers` cost, in slices, windows and a budget as the knobs have them and round
+/// trips of `round_trip_ms`: one that was given up, one that ends, and the same again when what was lost is said again and
+/// no log reaches back to it.
+pub(super) fn walk(bytes: u64, workers: u64, knobs: &Knobs, round_trip_ms: u64) -> u64 {
+    let (slice_bytes, window) = (knobs.slice_bytes.max(1) as u64, knobs.window_workers.max(1) as u64);
+    let trips = bytes / slice_bytes + workers / window + 2;
+    4 * (trips * round_trip_ms + bytes * 1_000 / knobs.repair_bytes_per_s.max(1))
 }

@@ -145,7 +145,7 @@ impl World {
             rows as u64 + 8 * replica.chains().blocks()
         });
         let (knobs, round_trip_ms) = (&self.plan.knobs, self.network.calm_round_trip_ms());
-        bound::walk(rows.max().unwrap_or(0), knobs.slice_bytes as u64, round_trip_ms, knobs.repair_bytes_per_s)
+        bound::walk(rows.max().unwrap_or(0), self.plan.workers as u64, knobs, round_trip_ms)
     }
 
     /// Looks whether the cluster has converged, whether it stayed so, and whether it is over.
