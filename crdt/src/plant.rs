@@ -105,7 +105,7 @@ plants! {
         "a lost load frame is not sent again";
     ForkUnnoticed, "fork-unnoticed", 330,
         "the running hash of a log is not looked at, so two logs that go by one name are mixed";
-    LogJumpKeepsOps, "log-jump-keeps-ops", 60,
+    LogJumpKeepsOps, "log-jump-keeps-ops", 24,
         "a session moves a log's head but keeps the retained ops before the jump, under wrong numbers";
     PullDropsMiddle, "pull-drops-middle", 20,
         "an answer to a pull leaves out an op in its middle and numbers the rest on";
@@ -119,7 +119,7 @@ plants! {
         "rule (d) off: after its clock stepped back a gateway goes on stamping from its old, fast clock";
     AheadPublishes, "ahead-publishes", 20,
         "rule (a) off: a gateway whose clock is ahead of the mesh goes on publishing";
-    ClockNotMerged, "clock-not-merged", 440,
+    ClockNotMerged, "clock-not-merged", 81,
         "applying an op does not move the own logical clock past its stamp, so a later op may rank below it";
     StampsBeforeJoining, "stamps-before-joining", 20,
         "rule (e) off: a newcomer publishes before it has merged a peer's reading";
@@ -133,11 +133,11 @@ plants! {
         "what an exchange told counts as known by the peer though the frame may be lost";
     IndexKeepsCut, "index-keeps-cut", 20,
         "the read index goes on answering the whole of a run whose tail was cut off";
-    ClosingSkipped, "closing-skipped", 60,
+    ClosingSkipped, "closing-skipped", 500,
         "P7 off: a life is retired as far as its retirer has its log, whatever others still apply of it";
-    RetiredUntold, "retired-untold", 30,
+    RetiredUntold, "retired-untold", 87,
         "P9 off: a session says nothing of retired lives, so who missed a retirement counts the life for ever";
-    MinorityRetires, "minority-retires", 430,
+    MinorityRetires, "minority-retires", 240,
         "P10 off: each side of a long partition retires the other, and both begin anew when they meet";
     PrunedByTimer, "pruned-by-timer", 30,
         "each replica forgets retired lives when its own timer says so, not by an op";

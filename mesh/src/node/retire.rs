@@ -278,7 +278,7 @@ impl Node {
             return !here;
         }
         let knows = self.replica.lives().contains_key(&from);
-        if !here && knows || self.side() < theirs {
+        if !here && knows || self.side() < theirs || planted(Plant::MinorityRetires) {
             self.reborn(Rebirth::Retired);
         } else {
             self.estrange(from);

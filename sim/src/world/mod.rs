@@ -159,6 +159,8 @@ pub struct World {
     measuring: bool,
     /// How often the watch over the quiet cluster may begin again because something happened.
     watches_left: u32,
+    /// When a node last began anew because its life was retired.
+    retired_us: Option<u64>,
     arrivals: Vec<Arrival>,
     copies_left: u32,
     /// When the last frame of a class between two nodes arrives, where order is kept.
@@ -207,6 +209,7 @@ impl World {
             quiet: None,
             measuring: false,
             watches_left: calm::WATCHES_MAX,
+            retired_us: None,
             arrivals: Vec::new(),
             copies_left: frames::COPIES_MAX,
             streams: BTreeMap::new(),
@@ -415,6 +418,7 @@ impl World {
                 Rebirth::Retired => "reborn-retired",
                 Rebirth::Apart => "reborn-apart",
             });
+            self.check_rebirth(nth, why);
             self.stop(nth);
             self.start(nth);
         }

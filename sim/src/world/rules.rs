@@ -6,6 +6,7 @@ use covey_crdt::id::WorkerId;
 use covey_crdt::op::Op;
 use covey_mesh::node::Node;
 use covey_mesh::note::{ClockState, Drop, Note};
+use covey_mesh::output::Rebirth;
 use covey_mesh::status::Phase;
 
 use super::World;
@@ -33,7 +34,28 @@ impl Before {
     }
 }
 
+/// Two rebirths within this time belong together, in microseconds.
+const BOTH_US: u64 = 2_000_000;
+
 impl World {
+    /// P10: of members that closed one another one side goes on. When a node begins anew although another did so a moment
+    /// ago, somebody must be left who has what they knew.
+    pub(super) fn check_rebirth(&mut self, slot: usize, why: Rebirth) {
+        if !matches!(why, Rebirth::Retired | Rebirth::Apart) {
+            return;
+        }
+        let before = self.retired_us.replace(self.now_us);
+        let soon = before.is_some_and(|before| self.now_us - before < BOTH_US);
+        let others = self.slots.iter().enumerate().filter(|(nth, _)| *nth != slot);
+        let mut nodes = others.filter_map(|(_, other)| other.node.as_ref());
+        if soon && !nodes.any(|node| node.phase() != Phase::Joining) {
+            self.violation(
+                "P10",
+                format!("{} began anew, and nobody is left who knows anything", self.slots[slot].name),
+            );
+        }
+    }
+
     /// What a node says must fit what it said before, and what was done to it.
     pub(super) fn check_note(&mut self, slot: usize, note: &Note) {
         if let Note::Clock { state, .. } = note {
