@@ -126,7 +126,8 @@ fn every_invariant_is_cited_by_its_checker() {
     let mut cited = BTreeSet::new();
     let mut wrong = Vec::new();
     for (path, text) in sources().iter().filter(|(path, _)| path.starts_with("sim/src/invariants/")) {
-        let Some(name) = path.rsplit('/').next().filter(|name| *name != "mod.rs") else { continue };
+        // `made` holds the worlds made by hand that the checkers are tried on.
+        let Some(name) = path.rsplit('/').next().filter(|name| !["mod.rs", "made.rs"].contains(name)) else { continue };
         let number = name.trim_start_matches('i').split('_').next().and_then(|digits| digits.parse::<u32>().ok());
         let header: String = text.lines().take_while(|line| line.starts_with("//!")).collect();
         match number {
