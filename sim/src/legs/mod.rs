@@ -1,7 +1,7 @@
 //! Chaos legs: hand-written plans over the real core, with a load of conversations, and what each came to, counted.
 //!
 //! Everything is virtual and seeded, so every figure is exact and equal everywhere: a leg that takes one more frame than
-//! before shows. [`plans`] writes the plans, [`count`] counts.
+//! before shows. `plans` writes the plans, `count` counts.
 //!
 //! Not here: the command line (`ring1`), real processes (`demo::chaos`).
 
