@@ -39,6 +39,8 @@ pub(super) struct Net {
     now_ms: u64,
     pub(super) nodes: Vec<Node>,
     pub(super) offsets_ms: Vec<i64>,
+    /// For how long each node's monotonic clock stood still.
+    pub(super) paused_ms: Vec<u64>,
     links: Vec<(usize, usize)>,
     frames: VecDeque<(u64, usize, usize, Bytes)>,
     swallow: Swallow,
@@ -79,6 +81,7 @@ impl Net {
             now_ms: 0,
             nodes: Vec::new(),
             offsets_ms: Vec::new(),
+            paused_ms: Vec::new(),
             links: Vec::new(),
             frames: VecDeque::new(),
             swallow: Box::new(|_, _, _| false),
@@ -111,6 +114,7 @@ impl Net {
         let (now, wall) = (MonoTime::from_ms(self.now_ms), WallMs(EPOCH_MS + self.now_ms));
         self.nodes.push(Node::new(config, LifeId(nth as u128 + 1), nth as u64, now, wall));
         self.offsets_ms.push(0);
+        self.paused_ms.push(0);
         self.notes.push(Vec::new());
         self.reborn.push(None);
         self.collect(nth);
@@ -123,7 +127,7 @@ impl Net {
 
     pub(super) fn input(&mut self, nth: usize, input: Input) {
         let wall = WallMs((EPOCH_MS + self.now_ms).saturating_add_signed(self.offsets_ms[nth]));
-        self.nodes[nth].handle(MonoTime::from_ms(self.now_ms), wall, input);
+        self.nodes[nth].handle(MonoTime::from_ms(self.now_ms - self.paused_ms[nth]), wall, input);
         self.collect(nth);
     }
 
@@ -189,7 +193,7 @@ impl Net {
             }
             for nth in 0..self.nodes.len() {
                 let due = self.nodes[nth].next_deadline();
-                if due.is_some_and(|due| due <= MonoTime::from_ms(self.now_ms)) {
+                if due.is_some_and(|due| due <= MonoTime::from_ms(self.now_ms - self.paused_ms[nth])) {
                     self.input(nth, Input::Elapsed);
                 }
             }

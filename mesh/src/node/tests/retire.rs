@@ -171,6 +171,7 @@ fn a_member_whose_clock_stood_still_learns_that_it_was_retired() {
     net.cut_half(1, 2);
     net.run(HORIZON_MS + 3_000);
     net.nodes.push(frozen);
+    net.paused_ms[2] = HORIZON_MS + 3_000;
     assert!(retired(&net, 0, 2));
     net.link(0, 2);
     net.run(600);
@@ -266,12 +267,17 @@ fn two_meshes_founded_apart_merge_log_by_log() {
 #[test]
 fn a_member_that_stood_still_until_it_was_forgotten_begins_anew() {
     let mut net = mesh(&["a", "b", "c"]);
+    // No log reaches back to the op that retired it.
+    for node in &mut net.nodes {
+        node.set_knobs(Knobs { horizon_ms: HORIZON_MS, log_age_ms: 500, ..Knobs::default() });
+    }
     net.freeze(2);
     let frozen = net.nodes.pop().expect("the third");
     net.cut_half(0, 2);
     net.cut_half(1, 2);
     net.run(4 * HORIZON_MS);
     net.nodes.push(frozen);
+    net.paused_ms[2] = 4 * HORIZON_MS;
     assert!(!retired(&net, 0, 2) && !knows(&net, 0, 2), "forgotten");
     net.link(0, 2);
     net.run(600);
