@@ -39,6 +39,14 @@ fn knows(net: &Net, nth: usize, of: usize) -> bool {
     node.replica().lives().contains_key(&net.life(of)) || node.vector().head(net.life(of)).seq > 0
 }
 
+/// The third node says goodbye and is gone.
+fn third_leaves(net: &mut Net) {
+    net.input(2, Input::Local(Local::Leave));
+    net.run(50);
+    net.cut(0, 2);
+    net.cut(1, 2);
+}
+
 fn retired(net: &Net, nth: usize, of: usize) -> bool {
     net.nodes[nth].replica().retired().contains_key(&net.life(of))
 }
@@ -46,10 +54,7 @@ fn retired(net: &Net, nth: usize, of: usize) -> bool {
 #[test]
 fn a_life_that_left_is_retired_everywhere_and_its_coverage_stays_p7() {
     let mut net = mesh(&["a", "b", "c"]);
-    net.input(2, Input::Local(Local::Leave));
-    net.run(50);
-    net.cut(0, 2);
-    net.cut(1, 2);
+    third_leaves(&mut net);
     net.run(1_500);
     for nth in 0..2 {
         assert!(retired(&net, nth, 2) && !knows(&net, nth, 2), "node {nth}");
@@ -115,10 +120,7 @@ fn the_end_of_a_life_is_not_applied_before_its_last_op_p8() {
 #[test]
 fn a_joiner_takes_the_ends_with_its_donors_vector_p9() {
     let mut net = mesh(&["a", "b", "c"]);
-    net.input(2, Input::Local(Local::Leave));
-    net.run(50);
-    net.cut(0, 2);
-    net.cut(1, 2);
+    third_leaves(&mut net);
     net.run(1_500);
     assert!(retired(&net, 0, 2));
     let joiner = net.add(config("d"));
@@ -181,10 +183,7 @@ fn a_member_whose_clock_stood_still_learns_that_it_was_retired() {
 #[test]
 fn retired_lives_are_forgotten_by_an_op_after_two_horizons() {
     let mut net = mesh(&["a", "b", "c"]);
-    net.input(2, Input::Local(Local::Leave));
-    net.run(50);
-    net.cut(0, 2);
-    net.cut(1, 2);
+    third_leaves(&mut net);
     net.run(2 * HORIZON_MS - 2_000);
     assert!(retired(&net, 0, 2) && retired(&net, 1, 2));
     net.run(4_000);
@@ -235,10 +234,7 @@ fn a_life_that_comes_back_after_it_was_forgotten_begins_anew_alone_p10() {
 #[test]
 fn of_two_meshes_founded_apart_the_smaller_begins_anew_once_a_life_was_forgotten() {
     let mut net = mesh(&["a", "b", "c"]);
-    net.input(2, Input::Local(Local::Leave));
-    net.run(50);
-    net.cut(0, 2);
-    net.cut(1, 2);
+    third_leaves(&mut net);
     net.run(3 * HORIZON_MS);
     let alone = net.add(config("d"));
     net.run(4_000);
