@@ -9,6 +9,7 @@ pub mod admin;
 pub mod bits;
 #[cfg(feature = "server")]
 pub mod cli;
+pub mod frame;
 pub mod index;
 pub mod load;
 pub mod plugin;
