@@ -3,9 +3,12 @@
 //! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads, except `/test/…`, which a gateway
 //! has only when it was started with `--test-hooks`.
 
+mod client;
+pub mod diff;
 mod metrics;
 mod names;
 mod report;
+mod state;
 mod status;
 mod verdict;
 
@@ -18,24 +21,29 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+pub use client::AskError;
 pub use report::{MeshReport, Quantiles, WorkerReport};
-pub use status::{StatusError, status};
+pub use status::status;
 pub use verdict::{Verdict, verdict};
 
 use crate::server::{Breakage, Gateway, TestHooks, healthz, readyz};
 
 /// The router of the admin port.
 pub(crate) fn router(gateway: Arc<Gateway>, hooks: Option<TestHooks>) -> Router {
+    let losing = Arc::clone(&gateway);
     let reading = Router::new()
         .route("/metrics", get(serve_metrics))
         .route("/mesh", get(serve_mesh))
+        .route("/mesh/state", get(state::serve_state))
+        .route("/mesh/state/holder", get(state::serve_holder))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(gateway);
     match hooks {
         Some(hooks) => reading
             .route("/test/mesh/panic", breaking(&hooks, Breakage::Panic))
-            .route("/test/mesh/stall", breaking(&hooks, Breakage::Stall)),
+            .route("/test/mesh/stall", breaking(&hooks, Breakage::Stall))
+            .route("/test/mesh/lose", post(lose_placements).with_state(losing)),
         None => reading,
     }
 }
@@ -46,6 +54,13 @@ fn breaking(hooks: &TestHooks, breakage: Breakage) -> axum::routing::MethodRoute
         hooks.set(breakage);
         std::future::ready(StatusCode::ACCEPTED)
     })
+}
+
+async fn lose_placements(State(gateway): State<Arc<Gateway>>) -> StatusCode {
+    match gateway.mesh().lose_placements() {
+        Ok(()) => StatusCode::ACCEPTED,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
 }
 
 /// OpenMetrics for whoever asks for it, as Prometheus does; the older text format for everybody else.

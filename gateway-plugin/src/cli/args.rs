@@ -28,6 +28,10 @@ pub enum Command {
     /// Ask a running gateway how it and its peers are. Exit 0: converged, 1: converging or degraded, 2: diverged or
     /// partitioned, 3: unknown.
     Status(StatusArgs),
+    /// Compare two running gateways: which holders and blocks differ, since when and why. Exit 0: equal but for what is
+    /// under way, 1: they differ and something explains it (lag, held, dirty, cut), 2: something is LOST, 3: one could not
+    /// be asked.
+    Diff(DiffArgs),
 }
 
 /// Whether the gateway joins a mesh.
@@ -167,5 +171,32 @@ pub struct StatusArgs {
     pub json: bool,
     /// How long the gateway may take to answer (seconds, or with a unit: ms, s, m, h).
     #[arg(long, default_value = "3s", value_parser = parse_duration, value_name = "TIME")]
+    pub timeout: Duration,
+}
+
+/// Flags of `covey diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// Admin address of one gateway.
+    #[arg(value_name = "ADDR:PORT")]
+    pub one: String,
+    /// Admin address of the other.
+    #[arg(value_name = "ADDR:PORT")]
+    pub other: String,
+    /// Print one JSON object instead of lines for people.
+    #[arg(long)]
+    pub json: bool,
+    /// Pause before what differs is read again, up to twice; what goes away meanwhile was under way (seconds, or with a
+    /// unit: ms, s, m, h).
+    #[arg(long, default_value = "500ms", value_parser = parse_duration, value_name = "TIME")]
+    pub settle: Duration,
+    /// Holders read block by block, those that differ most first; of the others only their number is told.
+    #[arg(long, default_value_t = 20, value_name = "HOLDERS")]
+    pub limit: usize,
+    /// Blocks listed for each holder and gateway.
+    #[arg(long, default_value_t = 4, value_name = "BLOCKS")]
+    pub blocks: usize,
+    /// How long a gateway may take for one answer (seconds, or with a unit: ms, s, m, h).
+    #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Duration,
 }

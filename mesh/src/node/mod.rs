@@ -10,6 +10,7 @@
 mod donate;
 mod exchange;
 mod house;
+mod inspect;
 mod links;
 mod local;
 mod ops;
@@ -114,6 +115,8 @@ pub struct Node {
     house_at: MonoTime,
     expiry_at: MonoTime,
     ops_applied: u64,
+    /// Whether it loses every placement from now on (tests on real processes alone).
+    loses: bool,
     outbox: VecDeque<Output>,
 }
 
@@ -162,6 +165,7 @@ impl Node {
             house_at: now.plus_ms(HOUSEKEEPING_MS),
             expiry_at: now,
             ops_applied: 0,
+            loses: false,
             outbox: VecDeque::new(),
         };
         node.publish(Op::Joined { name });
@@ -210,6 +214,12 @@ impl Node {
         }
         let exchanges = self.peers.values().filter(|peer| peer.linked).map(|peer| peer.exchange_at);
         [self.push_at, self.load_at, Some(self.house_at)].into_iter().flatten().chain(exchanges).min()
+    }
+
+    /// From now on the node counts placements as applied without applying them: a replica that loses updates, as only a
+    /// mistake in the protocol could make one. For tests on real processes alone; repair does not mend it.
+    pub const fn lose_placements(&mut self) {
+        self.loses = true;
     }
 
     /// The node's life.
