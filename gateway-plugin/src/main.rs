@@ -1,4 +1,4 @@
-//! The `covey` binary: `covey gateway`, and the tools of an operator: `status`, `diff`.
+//! The `covey` binary: `covey gateway`, and the tools of an operator: `status`, `diff`, `record`.
 //!
 //! Exit codes of the gateway: 0 stopped as asked, 1 it could not run (a port is taken), 2 its configuration is wrong.
 //! Those of status are its verdict's, those of diff are in its help.
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use covey_gateway_plugin::admin::{self, Verdict};
-use covey_gateway_plugin::cli::args::{Cli, Command, DiffArgs, GatewayArgs, StatusArgs};
+use covey_gateway_plugin::cli::args::{Cli, Command, DiffArgs, GatewayArgs, RecordArgs, StatusArgs};
 use covey_gateway_plugin::cli::{Config, LogFormat};
 use covey_gateway_plugin::server;
 use tracing_subscriber::EnvFilter;
@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         Command::Gateway(args) => gateway(&args),
         Command::Status(args) => status(&args),
         Command::Diff(args) => diff(&args),
+        Command::Record(args) => record(&args),
     }
 }
 
@@ -71,6 +72,26 @@ fn diff(args: &DiffArgs) -> ExitCode {
             }
             eprintln!("covey diff: {error}");
             ExitCode::from(admin::diff::EXIT_UNKNOWN)
+        }
+    }
+}
+
+fn record(args: &RecordArgs) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("covey record: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    match runtime.block_on(admin::record(args, |line| eprintln!("covey record: {line}"))) {
+        Ok(recorded) => {
+            print(&format!("{recorded}\n"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("covey record: {error}");
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -7,9 +7,11 @@ mod client;
 pub mod diff;
 mod metrics;
 mod names;
+mod record;
 mod report;
 mod state;
 mod status;
+mod stream;
 mod verdict;
 
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 pub use client::AskError;
+pub use record::{RecordError, Recorded, record};
 pub use report::{MeshReport, Quantiles, WorkerReport};
 pub use status::status;
 pub use verdict::{Verdict, verdict};

@@ -32,6 +32,9 @@ pub enum Command {
     /// under way, 1: they differ and something explains it (lag, held, dirty, cut), 2: something is LOST, 3: one could not
     /// be asked.
     Diff(DiffArgs),
+    /// Write what a gateway's dashboard shows to a file, one frame a line, to look at it later. Exit 0: recorded as asked,
+    /// 1: the file cannot be written, 3: nobody could be asked.
+    Record(RecordArgs),
 }
 
 /// Whether the gateway joins a mesh.
@@ -199,4 +202,24 @@ pub struct DiffArgs {
     /// How long a gateway may take for one answer (seconds, or with a unit: ms, s, m, h).
     #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Duration,
+}
+
+/// Flags of `covey record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// Admin address of the gateway to record.
+    #[arg(long, env = "COVEY_ADMIN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
+    pub admin: String,
+    /// File to write, JSON lines.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// How long to record (seconds, or with a unit: ms, s, m, h). Default: until Ctrl-C.
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    pub r#for: Option<Duration>,
+    /// Begin with the frames that the gateway still has of the last minutes.
+    #[arg(long)]
+    pub history: bool,
+    /// Overwrite the file if it exists.
+    #[arg(long)]
+    pub force: bool,
 }

@@ -99,7 +99,8 @@ async fn a_diff_that_cannot_ask_says_whom_and_ends_with_3() {
     until("it is ready", || is(&one, 0, "converged")).await;
     let (code, text) = said(&diff(&one, &one, &[]));
     assert!(code == Some(0) && text.contains("the same gateway"), "{text}");
-    for (other, words) in [("127.0.0.1:1", "cannot reach"), (one.listen.as_str(), "does not answer like a covey gateway")]
+    for (other, words) in
+        [("127.0.0.1:1", "cannot reach"), (one.listen.as_str(), "does not answer like a covey gateway")]
     {
         let output = covey(&["diff", &one.admin, other, "--json"]).output().expect("it runs");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
