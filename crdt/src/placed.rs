@@ -297,6 +297,12 @@ impl Placed {
         segments.map(|(stamp, segment)| (*stamp, segment.tip, segment.start))
     }
 
+    /// The latest touch that still covers something.
+    #[must_use]
+    pub fn newest(&self) -> Option<Stamp> {
+        self.segments.last_key_value().map(|(stamp, _)| *stamp)
+    }
+
     /// How many segments there are.
     pub(crate) fn segment_count(&self) -> usize {
         self.segments.len()

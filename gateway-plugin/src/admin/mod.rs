@@ -12,7 +12,6 @@ mod report;
 mod state;
 mod status;
 mod stream;
-mod verdict;
 
 use std::sync::Arc;
 
@@ -23,11 +22,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+pub use crate::frame::{Verdict, verdict};
 pub use client::AskError;
 pub use record::{RecordError, Recorded, record};
 pub use report::{MeshReport, Quantiles, WorkerReport};
 pub use status::status;
-pub use verdict::{Verdict, verdict};
 
 use crate::server::{Breakage, Gateway, TestHooks, healthz, readyz};
 

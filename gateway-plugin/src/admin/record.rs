@@ -98,9 +98,13 @@ impl Tape {
         let mut options = OpenOptions::new();
         let options =
             if force { options.write(true).create(true).truncate(true) } else { options.write(true).create_new(true) };
-        let file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => RecordError::Exists(path.to_owned()),
-            _ => RecordError::Write { path: path.to_owned(), error },
+        let file = options.open(path).map_err(|error| {
+            let path = path.to_owned();
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                RecordError::Exists(path)
+            } else {
+                RecordError::Write { path, error }
+            }
         })?;
         Ok(Self {
             file,
