@@ -1,4 +1,4 @@
-//! The `covey` binary: `covey gateway`, and the tools of an operator: `status`, `diff`, `record`.
+//! The `covey` binary: `covey gateway`, and the tools of an operator: `status`, `diff`, `record`, `top`.
 //!
 //! Exit codes of the gateway: 0 stopped as asked, 1 it could not run (a port is taken), 2 its configuration is wrong.
 //! Those of status are its verdict's, those of diff are in its help.
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use covey_gateway_plugin::admin::{self, Verdict};
-use covey_gateway_plugin::cli::args::{Cli, Command, DiffArgs, GatewayArgs, RecordArgs, StatusArgs};
+use covey_gateway_plugin::cli::args::{Cli, Command, DiffArgs, GatewayArgs, RecordArgs, StatusArgs, TopArgs};
 use covey_gateway_plugin::cli::{Config, LogFormat};
 use covey_gateway_plugin::server;
 use tracing_subscriber::EnvFilter;
@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status(&args),
         Command::Diff(args) => diff(&args),
         Command::Record(args) => record(&args),
+        Command::Top(args) => top(&args),
     }
 }
 
@@ -91,6 +92,26 @@ fn record(args: &RecordArgs) -> ExitCode {
         }
         Err(error) => {
             eprintln!("covey record: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn top(args: &TopArgs) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("covey top: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    let shown = runtime.block_on(async {
+        if args.once { admin::once(args).await.map(|text| print(&text)) } else { admin::top(args).await }
+    });
+    match shown {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("covey top: {error}");
             ExitCode::from(error.exit_code())
         }
     }

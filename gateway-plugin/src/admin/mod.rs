@@ -12,6 +12,7 @@ mod report;
 mod state;
 mod status;
 mod stream;
+mod top;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ pub use client::AskError;
 pub use record::{RecordError, Recorded, record};
 pub use report::{MeshReport, Quantiles, WorkerReport};
 pub use status::status;
+pub use top::{TopError, once, top};
 
 use crate::server::{Breakage, Gateway, TestHooks, healthz, readyz};
 

@@ -12,8 +12,12 @@ use super::client::{AdminClient, AskError};
 use crate::frame::{MeshFrame, SCHEMA, VERSION};
 use crate::server::SseParser;
 
-/// A stream that says nothing for this long is broken; a live one says something every second.
-const SILENT_MAX: Duration = Duration::from_secs(10);
+/// A stream that says nothing for this long is broken; a quiet one says so every 15 seconds.
+const SILENT_MAX: Duration = Duration::from_secs(20);
+/// How long a gateway may take to begin an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How streams of frames are labelled.
+const STREAM: &str = "text/event-stream";
 /// Pause before connecting again.
 const RETRY: Duration = Duration::from_millis(500);
 /// Frames that may wait for whoever reads them.
@@ -98,8 +102,9 @@ struct Header {
 impl Follower {
     /// Reads one connection. `Ok` when nobody wants more frames, `Err` when it broke.
     async fn read(&mut self) -> Result<(), AskError> {
-        let path = self.path().await?;
-        let mut response = self.client.get(&path, &[("accept", "text/event-stream")]).await?;
+        let mut response = timeout(ANSWER_MAX, self.open())
+            .await
+            .unwrap_or_else(|_| Err(self.broken(format!("no answer within {} s", ANSWER_MAX.as_secs()))))?;
         let (mut parser, mut events) = (SseParser::default(), Vec::new());
         loop {
             let chunk = timeout(SILENT_MAX, response.chunk()).await;
@@ -114,6 +119,15 @@ impl Follower {
                 }
             }
         }
+    }
+
+    async fn open(&self) -> Result<reqwest::Response, AskError> {
+        let response = self.client.get(&self.path().await?, &[("accept", STREAM)]).await?;
+        let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
+        if kind.starts_with(STREAM) {
+            return Ok(response);
+        }
+        Err(self.client.foreign(format!("its frames come as {kind}, not as {STREAM}")))
     }
 
     /// Where to go on. After a break the latest frame tells whether it is still the same run of the gateway.

@@ -35,6 +35,9 @@ pub enum Command {
     /// Write what a gateway's dashboard shows to a file, one frame a line, to look at it later. Exit 0: recorded as asked,
     /// 1: the file cannot be written, 3: nobody could be asked.
     Record(RecordArgs),
+    /// Watch the mesh on a terminal: verdict, lag, state groups, gateways, workers, traffic, events. Exit 0: left with q,
+    /// 1: no terminal, 3: nobody could be asked (with --once).
+    Top(TopArgs),
 }
 
 /// Whether the gateway joins a mesh.
@@ -222,4 +225,24 @@ pub struct RecordArgs {
     /// Overwrite the file if it exists.
     #[arg(long)]
     pub force: bool,
+}
+
+/// Flags of `covey top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Admin address of the gateway whose view is shown.
+    #[arg(long, env = "COVEY_ADMIN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
+    pub admin: String,
+    /// Print one screen as plain text and end; needs no terminal.
+    #[arg(long)]
+    pub once: bool,
+    /// Columns of that screen.
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(20..=500), value_name = "COLUMNS")]
+    pub columns: u16,
+    /// Rows of that screen.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(4..=500), value_name = "ROWS")]
+    pub rows: u16,
+    /// With --once: how long the gateway may take to answer (seconds, or with a unit: ms, s, m, h).
+    #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "TIME")]
+    pub timeout: Duration,
 }

@@ -9,6 +9,7 @@ mod mesh;
 mod operator;
 mod process;
 mod proxying;
+mod record;
 mod refusals;
 mod routing;
 mod streaming;
