@@ -137,6 +137,6 @@ mod tests {
         assert_eq!(lines[3][..2], ["gateway-2", "unreachable"]);
         assert_eq!(lines[4], ["gw-3", "clean", "-", "3", "ops", "0.42", "ms", "-"]);
         assert_eq!(lines[5][1], "connecting");
-        assert_eq!(lines[6].join(" "), "degraded gw-4 cannot be reached");
+        assert!(lines[6].join(" ").starts_with("degraded gw-4 cannot be reached"), "{text}");
     }
 }

@@ -192,7 +192,7 @@ pub struct DiffArgs {
     /// Print one JSON object instead of lines for people.
     #[arg(long)]
     pub json: bool,
-    /// Pause before what differs is read again, up to twice; what goes away meanwhile was under way (seconds, or with a
+    /// Pause before what differs is read again, up to three times; what goes away meanwhile was under way (seconds, or with a
     /// unit: ms, s, m, h).
     #[arg(long, default_value = "500ms", value_parser = parse_duration, value_name = "TIME")]
     pub settle: Duration,

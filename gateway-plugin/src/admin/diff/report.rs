@@ -160,10 +160,16 @@ impl DiffReport {
         self.classes().next().is_none()
     }
 
-    /// Whether something may be explained better by a further reading.
+    /// Whether a further reading could tell nothing better: nothing differs, or something is lost for certain.
     #[must_use]
-    pub(super) fn may_settle(&self) -> bool {
-        self.classes().any(|class| class != Class::Lost)
+    pub(super) fn is_final(&self) -> bool {
+        self.is_equal() || self.has(Class::Lost)
+    }
+
+    /// Whether anything is of this class.
+    #[must_use]
+    pub(super) fn has(&self, class: Class) -> bool {
+        self.classes().any(|other| other == class)
     }
 
     /// 0: equal, 1: differences that something explains, 2: something is lost.
