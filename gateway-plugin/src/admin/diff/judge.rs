@@ -19,7 +19,7 @@ use covey_mesh::inspect::{Class, Hex128, LogRow, Moment};
 use covey_mesh::status::Phase;
 
 use super::read::{HolderName, HolderState, State};
-use super::report::{BlockDiff, HolderDiff, LogDiff, RecordDiff, Side};
+use super::report::{BlockDiff, HolderDiff, LISTED_MAX, LogDiff, RecordDiff, Side};
 
 /// What is known of one gateway at two times.
 #[derive(Clone, Debug)]
@@ -236,6 +236,9 @@ pub(super) fn holder(
         () => return None,
     };
     let oldest = both.iter().flat_map(|lacking| &lacking.blocks).map(|block| block.stamp.ms).min();
+    let lacking = (lacks_one.blocks.len() as u64, lacks_other.blocks.len() as u64);
+    let listed = |lacking: Lacking| lacking.blocks.into_iter().take(LISTED_MAX).collect();
+    let unexplained = (lacks_one.unexplained + lacks_other.unexplained) as u64;
     let floor = |floor: Floor| (floor > Floor::LOWEST).then(|| floor.stamp.hlc.ms());
     Some(HolderDiff {
         worker: worker_name(&name.0),
@@ -245,11 +248,12 @@ pub(super) fn holder(
         incarnations: (counter(&one.after), counter(&other.after)),
         floors_ms: (floor(one.after.floor), floor(other.after.floor)),
         cut: cut as u64,
-        unexplained: (lacks_one.unexplained + lacks_other.unexplained) as u64,
+        unexplained,
+        lacking,
         since_ms: oldest,
         age_ms: oldest.map(|ms| one.after.last.wall_ms.max(other.after.last.wall_ms).saturating_sub(ms)),
-        lacks_one: lacks_one.blocks,
-        lacks_other: lacks_other.blocks,
+        lacks_one: listed(lacks_one),
+        lacks_other: listed(lacks_other),
         class,
         is_partial: [&one.before, &one.after, &other.before, &other.after].iter().any(|state| state.is_partial),
     })

@@ -11,10 +11,10 @@ mod print;
 mod read;
 mod report;
 
-use covey_mesh::inspect::Class;
+use covey_mesh::inspect::{Class, Hex128};
 use tokio::time::{Instant, sleep};
 
-pub use report::{BlockDiff, DiffReport, GatewayRow, HolderDiff, LogDiff, RecordDiff, Side};
+pub use report::{BlockDiff, DiffReport, GatewayRow, HolderDiff, LISTED_MAX, LogDiff, RecordDiff, Side};
 
 use self::judge::Seen;
 use self::read::{HolderName, HolderState, State};
@@ -64,11 +64,13 @@ async fn compare(args: &DiffArgs) -> Result<DiffReport, AskError> {
         let after = states(&clients).await?;
         let last = pairs(&clients, wanted).await?;
         report = found(&clients, (&before, &after), (&first, &last), unread, began);
-        if report.is_final() {
+        // What a dirty replica had proves nothing, and what a life that is over had may have died with it: the next
+        // reading is compared with this one.
+        let is_reborn = lives(&before) != lives(&after);
+        if report.is_final() && !is_reborn {
             break;
         }
-        // What a dirty replica had proves nothing: the next reading is compared with this one.
-        if report.has(Class::Dirty) {
+        if is_reborn || report.has(Class::Dirty) {
             (before, first) = (after, last);
         }
     }
@@ -93,7 +95,11 @@ fn is_same((one, other): &(State, State)) -> bool {
     one.last.digest == other.last.digest && vectors(one) == vectors(other)
 }
 
-fn vectors(state: &State) -> Vec<(covey_mesh::inspect::Hex128, u64)> {
+fn lives((one, other): &(State, State)) -> [Hex128; 2] {
+    [one.last.life, other.last.life]
+}
+
+fn vectors(state: &State) -> Vec<(Hex128, u64)> {
     state.last.logs.iter().filter(|log| log.seq > 0).map(|log| (log.life, log.seq)).collect()
 }
 
@@ -112,8 +118,7 @@ fn found(
         let seen = |of: fn(&Pair) -> &HolderState| Seen { before: of(first).clone(), after: of(last).clone() };
         let sides = (seen(|pair| &pair.one), seen(|pair| &pair.other));
         let left = judge::holder(&first.name, &first.model, (&sides.0, &sides.1), (&retired.0, &retired.1));
-        let still =
-            left.as_ref().map_or(0, |left| left.lacks_one.len() as u64 + left.lacks_other.len() as u64 + left.cut);
+        let still = left.as_ref().map_or(0, |left| left.lacking.0 + left.lacking.1 + left.cut);
         blocks_in_flight += lacking_at_first(first).saturating_sub(still);
         holders_in_flight += u64::from(left.is_none());
         holders.extend(left);

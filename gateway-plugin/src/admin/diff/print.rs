@@ -109,8 +109,8 @@ fn holder_lines(out: &mut String, report: &DiffReport, holder: &HolderDiff, most
         holder.model,
         holder.blocks.0,
         holder.blocks.1,
-        holder.lacks_one.len(),
-        holder.lacks_other.len(),
+        holder.lacking.0,
+        holder.lacking.1,
         holder.cut,
     );
     match holder.age_ms {
@@ -137,11 +137,11 @@ fn holder_lines(out: &mut String, report: &DiffReport, holder: &HolderDiff, most
         let _ = writeln!(out, "      it is too large to be read whole: there may be more");
     }
     let now = holder.since_ms.zip(holder.age_ms).map(|(since, age)| since + age);
-    blocks(out, one, &holder.lacks_one, most, now);
-    blocks(out, other, &holder.lacks_other, most, now);
+    blocks(out, one, (&holder.lacks_one, holder.lacking.0), most, now);
+    blocks(out, other, (&holder.lacks_other, holder.lacking.1), most, now);
 }
 
-fn blocks(out: &mut String, who: &str, blocks: &[BlockDiff], most: usize, now: Option<u64>) {
+fn blocks(out: &mut String, who: &str, (blocks, all): (&[BlockDiff], u64), most: usize, now: Option<u64>) {
     for block in blocks.iter().take(most) {
         let ago = now.map_or(0, |now| now.saturating_sub(block.stamp.ms));
         let _ = writeln!(
@@ -154,8 +154,9 @@ fn blocks(out: &mut String, who: &str, blocks: &[BlockDiff], most: usize, now: O
             short(block.stamp.life),
         );
     }
-    if blocks.len() > most {
-        let _ = writeln!(out, "      and {} more", blocks.len() - most);
+    let listed = blocks.len().min(most) as u64;
+    if most > 0 && all > listed {
+        let _ = writeln!(out, "      and {} more", all - listed);
     }
 }
 

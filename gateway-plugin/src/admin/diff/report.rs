@@ -6,6 +6,9 @@ use covey_mesh::inspect::{Class, Hex64, Hex128, StampRow};
 use covey_mesh::status::Phase;
 use serde::Serialize;
 
+/// Blocks listed of a holder and gateway at most; all of them are counted.
+pub const LISTED_MAX: usize = 1_000;
+
 /// Which of the two gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -101,9 +104,11 @@ pub struct HolderDiff {
     pub incarnations: (Option<u64>, Option<u64>),
     /// The floor of each, milliseconds since 1970.
     pub floors_ms: (Option<u64>, Option<u64>),
-    /// Blocks that the first one lacks, oldest first.
+    /// How many blocks each lacks.
+    pub lacking: (u64, u64),
+    /// Blocks that the first one lacks, oldest first; [`LISTED_MAX`] at most.
     pub lacks_one: Vec<BlockDiff>,
-    /// Blocks that the second one lacks.
+    /// Blocks that the second one lacks, oldest first; [`LISTED_MAX`] at most.
     pub lacks_other: Vec<BlockDiff>,
     /// Blocks that one still has and the other has cut.
     pub cut: u64,
