@@ -97,7 +97,7 @@ class App {
         panel.visible = change.isIntersecting;
         if (panel.visible && panel.due) this.request();
       }
-    }, { rootMargin: '150px' });
+    }, { rootMargin: '500px' });
     this.panels.forEach(({ root }) => sight.observe(root));
     let width = 0;
     new ResizeObserver(() => {

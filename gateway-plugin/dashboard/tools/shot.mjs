@@ -11,6 +11,10 @@ const [url, out] = positionals;
 const browser = await launch();
 const { page, wrong } = await open(browser, url, { width: Number(values.width), height: Number(values.height), scale: Number(values.scale), scheme: values.dark ? 'dark' : 'light' });
 await page.waitForTimeout(Number(values.wait));
+if (values.full) {
+  await page.setViewportSize({ width: Number(values.width), height: await page.evaluate(() => document.documentElement.scrollHeight) });
+  await page.waitForTimeout(400);
+}
 await page.screenshot({ path: out, fullPage: values.full ?? false });
 await browser.close();
 for (const line of wrong) console.error(line);

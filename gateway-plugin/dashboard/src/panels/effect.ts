@@ -21,8 +21,8 @@ export class Effect extends TimePanel {
     lines: [{ label: 'requests', colour: 0 }, { label: 'queued tokens', colour: 1, dash: [4, 3] }], height: 60, axis: true, least: 2, value: (value) => (value === 0 ? '' : `${count(value)}×`),
   });
   private readonly facts = {
-    predicted: fact('predicted'), cached: fact('reported'), ratio: fact('reported / predicted'), tokens: fact('prompt tokens / s'), flight: fact('in flight'),
-    requests: fact('requests, max / mean'), queued: fact('queued tokens, max / mean'),
+    predicted: fact('predicted'), cached: fact('reported'), ratio: fact('of predicted', 'Reported over predicted cached tokens'), tokens: fact('prompt tokens'), flight: fact('in flight'),
+    requests: fact('requests', 'The busiest worker over the mean'), queued: fact('queued tokens', 'The busiest worker over the mean'),
   };
   private readonly outcomes = el('div', { class: 'outcomes', role: 'img' });
   private readonly words = el('ul', { class: 'outcome-words' });
@@ -55,7 +55,7 @@ export class Effect extends TimePanel {
     say(this.facts.predicted.value, percent(prompts > 0 ? predictions / prompts : null));
     say(this.facts.cached.value, percent(prompts > 0 ? caches / prompts : null));
     say(this.facts.ratio.value, percent(predictions > 0 ? caches / predictions : null));
-    say(this.facts.tokens.value, count(Math.round(prompts / span_s)));
+    say(this.facts.tokens.value, `${count(Math.round(prompts / span_s))}/s`);
     say(this.facts.flight.value, count(entry.derived.effect?.in_flight ?? null));
     say(this.facts.requests.value, times_(entry.derived.requests_balance));
     say(this.facts.queued.value, times_(entry.derived.queued_balance));
@@ -83,5 +83,5 @@ export class Effect extends TimePanel {
 }
 
 function times_(value: number | null): string {
-  return value === null ? '–' : `${value.toFixed(2)}×`;
+  return value === null ? '–' : `${value.toFixed(2)}× mean`;
 }

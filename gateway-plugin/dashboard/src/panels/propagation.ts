@@ -10,7 +10,7 @@ import { heatColour, theme } from '../theme';
 import { AXIS, TimePanel, scale, timeGrid, type Scale, type Seek } from '../timepanel';
 import { key } from './matrix';
 
-const HEIGHT = 150;
+const HEIGHT = 176;
 /** Columns are at least so wide, and hold what came within them. */
 const COLUMN_PX = 6;
 /** Quantiles beside the heading are over so long up to the cursor. */

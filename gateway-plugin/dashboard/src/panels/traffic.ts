@@ -20,7 +20,7 @@ export class Traffic extends TimePanel {
   private readonly now = { push: fact('push'), control: fact('control'), repair: fact('repair'), useful: fact('useful'), held: fact('ops held') };
   private readonly sessions = {
     started: fact('sessions begun'), done: fact('done'), aborted: fact('given up'), refused: fact('donor busy'),
-    segments: fact('segments new / came'), pulled: fact('logs pulled'), mismatches: fact('mismatches'),
+    segments: fact('new segments', 'Segments that changed something, of those that came'), pulled: fact('logs pulled'), mismatches: fact('mismatches'),
   };
 
   constructor(seek: Seek) {
@@ -65,7 +65,7 @@ export class Traffic extends TimePanel {
     say(this.sessions.done.value, text('done'));
     say(this.sessions.aborted.value, text('aborted'));
     say(this.sessions.refused.value, text('refused'));
-    say(this.sessions.segments.value, `${text('segments_new')} / ${text('segments')}`);
+    say(this.sessions.segments.value, `${text('segments_new')} of ${text('segments')}`);
     say(this.sessions.pulled.value, text('pulled_logs'));
     say(this.sessions.mismatches.value, text('mismatches'));
     this.sessions.mismatches.root.dataset['alarm'] = String(sum('mismatches') > 0);
