@@ -42,7 +42,7 @@ export class TimeBar {
     const buttons = el('div', { class: 'transport', role: 'group', 'aria-label': 'Transport' },
       button('home', 'To the start (Home)', () => commands.home()), button('eventBack', 'Event before (Shift ←)', () => commands.event(-1)), button('back', 'Frame before (←)', () => commands.step(-1)),
       this.play, button('on', 'Next frame (→)', () => commands.step(1)), button('eventOn', 'Next event (Shift →)', () => commands.event(1)), button('end', 'To the end (End)', () => commands.end()));
-    this.root = el('nav', { class: 'timebar', 'aria-label': 'Time' }, buttons, this.slider, this.time, this.live, this.speed, this.span);
+    this.root = el('nav', { class: 'timebar', 'aria-label': 'Time' }, buttons, this.time, this.slider, this.live, this.speed, this.span);
   }
 
   showSpan(ms: number | null): void {

@@ -77,6 +77,8 @@ export class Verdict {
   tick({ connection, quiet_ms, frame, cursor, simulated }: Scene): void {
     const text = connection.kind === 'playback' ? `at ${moment(frame.t_ms, simulated)}` : cursor.live ? age(quiet_ms) : `at ${moment(frame.t_ms, simulated)}`;
     say(this.facts.age.value, text);
+    const name = this.facts.age.root.firstElementChild;
+    if (name) say(name, text.startsWith('at ') ? 'Moment' : 'Age');
     if (connection.kind === 'broken' && cursor.live) say(this.why, `Disconnected, last frame ${Math.floor(quiet_ms / 1000)} s ago. It said: ${frame.verdict.word}. ${frame.verdict.why}`);
   }
 }
