@@ -310,6 +310,7 @@ class App {
       if (isNew) panel.due = true;
       if (panel.due && panel.visible) panel.draw(scene);
       else if (panel.visible) panel.move(scene);
+      if (isNew && !panel.visible) panel.mark(scene.connection, scene.quiet_ms);
     }
     if (this.cursor.playing) this.request();
   }

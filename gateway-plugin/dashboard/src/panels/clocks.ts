@@ -1,7 +1,7 @@
 // Clocks: how far each gateway's is from the median of those it hears, and what the others measure of it, each known to
 // half a round trip.
 import { font, fit, surface, type Surface } from '../canvas';
-import { TextTable, el } from '../dom';
+import { TextTable, el, say } from '../dom';
 import { duration, signed } from '../format';
 import type { MeshFrame } from '../frame';
 import { Panel, type Scene } from '../panel';
@@ -9,6 +9,9 @@ import { theme } from '../theme';
 
 /** Beyond this, a gateway that is ahead publishes nothing of its own. */
 export const AHEAD_MS = 250;
+
+/** Rows at most. */
+const SHOWN_MAX = 12;
 
 export interface Estimate {
   from: string;
@@ -20,12 +23,13 @@ export interface Estimate {
 export class Clocks extends Panel {
   private readonly canvas = el('canvas', { role: 'img', 'aria-label': 'Clock offsets' });
   private readonly table = new TextTable('Clocks as a table', () => this.text());
+  private readonly rest = el('p', { class: 'quiet', hidden: true });
   private scene: Scene | null = null;
 
   constructor() {
     super('clocks', 'Clocks', 'Against the median of those that a gateway hears. Bars: what each other gateway measures, ± half a round trip.');
     this.legend.append(el('span', {}, '● by its own reckoning   ┃ as others measure, ± half a round trip'));
-    this.body.append(this.canvas, this.table.root);
+    this.body.append(this.canvas, this.rest, this.table.root);
   }
 
   protected paint(scene: Scene): string | null {
@@ -34,7 +38,10 @@ export class Clocks extends Panel {
     const width = this.body.clientWidth;
     if (width === 0) return null;
     if (entry.thin) return 'Tables of moments this long ago are no longer kept.';
-    const shown = order.filter((at) => !frame.gateways[at]?.left);
+    const present = order.filter((at) => !frame.gateways[at]?.left);
+    const shown = worstClocks(frame, present);
+    this.rest.hidden = shown.length === present.length;
+    say(this.rest, `${present.length - shown.length} more, whose clocks are nearer to the median, are in the table.`);
     const all = shown.map((at) => estimates(frame, at));
     const own = shown.map((at) => frame.gateways[at]?.clock_ahead_ms ?? null);
     if (all.every((list) => list.length === 0) && own.every((ms) => ms === null)) return 'No gateway has measured another’s clock yet.';
@@ -133,6 +140,17 @@ export function estimates(frame: MeshFrame, of: number): Estimate[] {
 function halfOf(list: Estimate[]): number | null {
   const halves = list.map(({ half_ms }) => half_ms).sort((a, b) => a - b);
   return halves[Math.floor(halves.length / 2)] ?? null;
+}
+
+/** All while they are few, else the most remarkable, in the order in which they are drawn. */
+function worstClocks(frame: MeshFrame, present: number[]): number[] {
+  if (present.length <= SHOWN_MAX) return present;
+  const wrong = (at: number): number => {
+    const gateway = frame.gateways[at];
+    return (gateway?.clock === 'good' || gateway?.clock === null ? 0 : 1e12) + Math.abs(gateway?.clock_ahead_ms ?? 0);
+  };
+  const kept = new Set([...present].sort((a, b) => wrong(b) - wrong(a)).slice(0, SHOWN_MAX));
+  return present.filter((at) => kept.has(at));
 }
 
 /** 1, 2, 5, 10 … at least so much. */

@@ -50,7 +50,7 @@ export class Cuts extends TimePanel {
   private ticks(scene: Scene, width: number, entries: Entry[]): void {
     const gateways = scene.frame.gateways.filter(({ left }) => !left);
     const names = order(gateways).map((at) => gateways[at]?.name ?? '').sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
-    const lane = names.length <= 8 ? 15 : names.length <= 16 ? 10 : 4;
+    const lane = names.length <= 8 ? 15 : names.length <= 16 ? 10 : Math.max(2, Math.floor(128 / names.length));
     const bottom = names.length * lane + 4;
     const at = scale(scene, width);
     const { context } = surface(this.canvas, width, bottom);
@@ -73,7 +73,7 @@ export class Cuts extends TimePanel {
       const cut = new Set(derived.cuts.map(({ gateway }) => gateway));
       for (const name of cut) {
         const place = names.indexOf(name);
-        if (place >= 0) context.fillRect(x - 0.75, place * lane + 3.5, 1.5, lane - 3);
+        if (place >= 0) context.fillRect(x - 0.75, place * lane + (lane > 4 ? 3.5 : 2), 1.5, Math.max(1.5, lane - 3));
       }
       context.fillStyle = colours.bad;
       for (const { gateway } of derived.mismatches) diamond(context, x, Math.max(0, names.indexOf(gateway)) * lane + lane / 2 + 2, Math.max(4, lane / 2.2));

@@ -104,7 +104,7 @@ export class Matrix extends Panel {
     const left = Math.min(longest + 14, width * 0.3, 130);
     const breaks = order.filter((at, place) => place > 0 && frame.gateways[at]?.group !== frame.gateways[order[place - 1] ?? at]?.group).length;
     const gap = n > 24 ? 3 : 6;
-    const cell = Math.max(4, Math.min(64, Math.floor((width - left - breaks * gap - 2) / n)));
+    const cell = Math.max(4, Math.min(width > 700 ? 88 : 64, Math.floor((width - left - breaks * gap - 2) / n)));
     const at: number[] = [];
     let offset = 0;
     order.forEach((gateway, place) => {
@@ -162,10 +162,10 @@ export class Matrix extends Panel {
       context.fillStyle = old ? colours.muted : ink;
       context.fillText(tiny(lag), x + size / 2, y + size / 2 + 0.5);
     }
-    this.linkMark(context, link(frame, row, column), cell?.[0] ?? null, x, y, size);
+    this.linkMark(context, link(frame, row, column), cell?.[0] ?? null, x, y, size, ink);
   }
 
-  private linkMark(context: CanvasRenderingContext2D, kind: string, linked: boolean | null, x: number, y: number, size: number): void {
+  private linkMark(context: CanvasRenderingContext2D, kind: string, linked: boolean | null, x: number, y: number, size: number, ink: string): void {
     const colours = theme();
     if (kind === 'out' || kind === 'in') {
       context.strokeStyle = colours.bad;
@@ -175,8 +175,8 @@ export class Matrix extends Panel {
       // An arrow from the side that can send.
       arrow(context, x + size - 6, y + 7, kind === 'out' ? 1 : -1, colours.bad);
     } else if (linked === false && size >= 8) {
-      context.strokeStyle = colours.muted;
-      context.lineWidth = 1.2;
+      context.strokeStyle = ink;
+      context.lineWidth = 1.4;
       const [cx, cy, r] = size >= 22 ? [x + size - 6.5, y + 6.5, 2.6] : [x + size / 2, y + size / 2, size / 4];
       context.beginPath();
       context.moveTo(cx - r, cy - r);

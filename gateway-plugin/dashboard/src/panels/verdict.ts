@@ -15,7 +15,7 @@ const SHAPES: Record<string, string> = {
   converging: 'M4 12h14M13 6.5l5.5 5.5-5.5 5.5',
   degraded: 'M12 4.5v9.5M12 18.2v.6',
   diverged: 'M5 9h14M5 15h14M15.5 4.5l-7 15',
-  partitioned: 'M4 12h5M15 12h5M10.5 5v14M13.5 5v14',
+  partitioned: 'M10 5H5.5v14H10M14 5h4.5v14H14',
   unknown: 'M8.5 9a3.5 3.5 0 1 1 5 3.2c-1 .5-1.5 1.1-1.5 2.3M12 18.3v.5',
 };
 
