@@ -42,23 +42,27 @@ export class Live {
   private after = 0;
   private heard = 0;
   private opened = 0;
+  private stopped = false;
 
   constructor(private readonly sink: Sink) {}
 
   start(): void {
-    this.open();
+    void this.open();
     this.watch = setInterval(() => this.look(), 500);
   }
 
   stop(): void {
+    this.stopped = true;
     clearTimeout(this.timer);
     clearInterval(this.watch);
     this.stream?.close();
     this.stream = null;
   }
 
-  private open(): void {
+  private async open(): Promise<void> {
     this.stream?.close();
+    if (this.after > 0) this.after = await this.known();
+    if (this.stopped) return;
     this.opened = performance.now();
     const stream = new EventSource(`api/frames?after=${this.after}`);
     this.stream = stream;
@@ -76,12 +80,22 @@ export class Live {
     stream.addEventListener('error', () => this.fail('the stream ended'));
   }
 
+  /** What was seen last, or nothing when the source counts anew: it would leave out what it has counted since. */
+  private async known(): Promise<number> {
+    try {
+      const frame = parseFrame(await (await fetch('api/frame', { cache: 'no-store' })).text());
+      return typeof frame === 'string' || frame.seq >= this.after ? this.after : 0;
+    } catch {
+      return this.after;
+    }
+  }
+
   private fail(why: string): void {
     this.stream?.close();
     this.stream = null;
     this.sink.broken(why);
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.open(), AGAIN_MS[Math.min(this.failures, AGAIN_MS.length - 1)]);
+    this.timer = setTimeout(() => void this.open(), AGAIN_MS[Math.min(this.failures, AGAIN_MS.length - 1)]);
     this.failures += 1;
   }
 
