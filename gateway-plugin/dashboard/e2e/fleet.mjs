@@ -9,14 +9,14 @@ import { join } from 'node:path';
 import { Switch } from './switch.mjs';
 
 const TARGET = process.env.CARGO_TARGET_DIR ?? new URL('../../../target', import.meta.url).pathname;
-const binary = (name) => {
+export const binary = (name) => {
   const path = join(TARGET, process.env.PROFILE_DIR ?? 'debug', name);
   if (!existsSync(path)) throw new Error(`no ${path}: cargo build -p covey-gateway-plugin -p covey-sim`);
   return path;
 };
 const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 
-async function freePorts(count) {
+export async function freePorts(count) {
   const servers = await Promise.all(Array.from({ length: count }, () => new Promise((resolve) => {
     const server = createServer();
     server.listen(0, '127.0.0.1', () => resolve(server));

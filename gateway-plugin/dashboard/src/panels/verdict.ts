@@ -75,10 +75,11 @@ export class Verdict {
 
   /** Ages that grow without a frame. */
   tick({ connection, quiet_ms, frame, cursor, simulated }: Scene): void {
-    const text = connection.kind === 'playback' ? `at ${moment(frame.t_ms, simulated)}` : cursor.live ? age(quiet_ms) : `at ${moment(frame.t_ms, simulated)}`;
+    const isNow = connection.kind !== 'playback' && cursor.live;
+    const text = isNow ? age(quiet_ms) : moment(frame.t_ms, simulated);
     say(this.facts.age.value, text);
     const name = this.facts.age.root.firstElementChild;
-    if (name) say(name, text.startsWith('at ') ? 'Moment' : 'Age');
+    if (name) say(name, isNow ? 'Age' : 'Moment');
     if (connection.kind === 'broken' && cursor.live) say(this.why, `Disconnected, last frame ${Math.floor(quiet_ms / 1000)} s ago. It said: ${frame.verdict.word}. ${frame.verdict.why}`);
   }
 }
