@@ -67,6 +67,8 @@ interface Known {
   effect: EffectView | null;
 }
 
+/** Floors that differ for so long, unchanged, are no matter of what was heard when. */
+const STAYS_MS = 5000;
 /** Summaries closer together than this are taken for one. */
 const SAME_SUMMARY_MS = 100;
 
@@ -91,7 +93,8 @@ export function balance(values: number[]): number | null {
 export class Deriver {
   private known = new Map<string, Known>();
   private floors = new Map<string, { incarnation: number; floor_ms: number | null }>();
-  private said = new Set<string>();
+  /** Floors that differ at equal vectors: since when, and whether that was told. */
+  private differ = new Map<string, { since_ms: number; told: boolean }>();
 
   next(frame: MeshFrame): Derived {
     const out: Derived = {
@@ -177,30 +180,40 @@ export class Deriver {
   /** Floors that differ although they must not; each is told once, until it is gone. */
   private mismatches(frame: MeshFrame): Mismatch[] {
     const found: Mismatch[] = [];
-    const now = new Set<string>();
-    for (const [worker, one, other] of floorMismatches(frame)) {
-      const key = `${worker}\n${one}\n${other}`;
-      now.add(key);
-      if (!this.said.has(key)) found.push({ gateway: other, text: `${one} and ${other} have equal clean vectors and cut ${worker} differently` });
+    const now: typeof this.differ = new Map();
+    for (const { worker, one, other, floors } of floorMismatches(frame)) {
+      const key = `${worker}\n${one}\n${other}\n${floors.join()}`;
+      const known = this.differ.get(key) ?? { since_ms: frame.t_ms, told: false };
+      now.set(key, known);
+      // Whoever sees everything is right at once. To a gateway, floors come later than vectors; traffic changes them.
+      if (known.told || (frame.source.viewer !== null && frame.t_ms - known.since_ms < STAYS_MS)) continue;
+      known.told = true;
+      found.push({ gateway: other, text: `${one} and ${other} have equal clean vectors and cut ${worker} differently` });
     }
-    this.said = now;
+    this.differ = now;
     return found;
   }
 }
 
-/** [worker, gateway, gateway] wherever two clean replicas with equal vectors have different floors. */
-export function floorMismatches(frame: MeshFrame): [string, string, string][] {
-  const found: [string, string, string][] = [];
-  const clean = frame.gateways.map((gateway, at) => ({ gateway, at })).filter(({ gateway }) => gateway.phase === 'clean' && gateway.vector !== null && !gateway.left);
+export interface FloorMismatch {
+  worker: string;
+  one: string;
+  other: string;
+  floors: [number | null, number | null];
+}
+
+/** Wherever two clean replicas with equal vectors have different floors in one incarnation. */
+export function floorMismatches(frame: MeshFrame): FloorMismatch[] {
+  const found: FloorMismatch[] = [];
+  const clean = frame.gateways.map((gateway, at) => ({ ...gateway, at })).filter(({ phase, vector, left }) => phase === 'clean' && vector !== null && !left);
   for (const worker of frame.workers) {
-    const first = new Map<string, { name: string; coverage: CoverageView; age: number | null }>();
-    for (const { gateway, at } of clean) {
+    const first = new Map<string, { name: string; coverage: CoverageView }>();
+    for (const { name, vector, at } of clean) {
       const coverage = worker.by[at];
-      if (!coverage || gateway.vector === null) continue;
-      const seen = first.get(gateway.vector);
-      if (!seen) first.set(gateway.vector, { name: gateway.name, coverage, age: gateway.age_ms });
-      // A row that is older or newer than its gateway's vector says nothing about this vector.
-      else if (seen.coverage[5] === (seen.age ?? -1) && coverage[5] === (gateway.age_ms ?? -1) && seen.coverage[0] === coverage[0] && seen.coverage[3] !== coverage[3]) found.push([worker.id, seen.name, gateway.name]);
+      if (!coverage || vector === null) continue;
+      const seen = first.get(vector);
+      if (!seen) first.set(vector, { name, coverage });
+      else if (seen.coverage[0] === coverage[0] && seen.coverage[3] !== coverage[3]) found.push({ worker: worker.id, one: seen.name, other: name, floors: [seen.coverage[3], coverage[3]] });
     }
   }
   return found;

@@ -80,22 +80,34 @@ describe('cuts', () => {
 });
 
 describe('mismatches', () => {
-  const two = (vector: string, floors: [number, number], phase: 'clean' | 'dirty' = 'clean'): ReturnType<typeof frame> =>
-    frame(1, 1000, [gateway('a', { vector: 'v', age_ms: 0, phase: 'clean' }), gateway('b', { vector, age_ms: 0, phase })], [worker('w', floors.map((floor) => coverage({ floor })))]);
+  const two = (vector: string, floors: [number, number], phase: 'clean' | 'dirty' = 'clean', t_ms = 1000): ReturnType<typeof frame> =>
+    frame(1, t_ms, [gateway('a', { vector: 'v', phase: 'clean' }), gateway('b', { vector, phase })], [worker('w', floors.map((floor) => coverage({ floor })))]);
+  const seenByAll = (of: ReturnType<typeof frame>): ReturnType<typeof frame> => ({ ...of, source: { ...of.source, viewer: null } });
   it('are different floors at equal clean vectors', () => {
-    expect(floorMismatches(two('v', [1, 2]))).toEqual([['w', 'a', 'b']]);
+    expect(floorMismatches(two('v', [1, 2]))).toEqual([{ worker: 'w', one: 'a', other: 'b', floors: [1, 2] }]);
   });
   it('are not different floors at different vectors, or of a dirty replica', () => {
     expect(floorMismatches(two('u', [1, 2]))).toEqual([]);
     expect(floorMismatches(two('v', [1, 2], 'dirty'))).toEqual([]);
     expect(floorMismatches(two('v', [2, 2]))).toEqual([]);
   });
-  it('are told once, until they are gone', () => {
+  it('are told once by an observer, until they are gone', () => {
     const deriver = new Deriver();
-    expect(deriver.next(two('v', [1, 2])).mismatches).toHaveLength(1);
-    expect(deriver.next(two('v', [1, 2])).mismatches).toHaveLength(0);
-    deriver.next(two('v', [2, 2]));
-    expect(deriver.next(two('v', [2, 3])).mismatches).toHaveLength(1);
+    expect(deriver.next(seenByAll(two('v', [1, 2]))).mismatches).toHaveLength(1);
+    expect(deriver.next(seenByAll(two('v', [1, 2]))).mismatches).toHaveLength(0);
+    deriver.next(seenByAll(two('v', [2, 2])));
+    expect(deriver.next(seenByAll(two('v', [2, 3]))).mismatches).toHaveLength(1);
+  });
+  it('are told by a gateway only when they stay, for it hears floors later than vectors', () => {
+    const deriver = new Deriver();
+    const told = [[1, 2], [3, 2], [3, 4], [3, 4], [3, 4]].map((floors, at) => deriver.next(two('v', floors as [number, number], 'clean', at * 3000)).mismatches.length);
+    expect(told).toEqual([0, 0, 0, 0, 1]);
+  });
+  it('are told when a gateway counts one', () => {
+    const repair = { applied_ops: 0, duplicate_ops: 0, pulled_logs: 0, started: 0, done: 0, aborted: 0, refused: 0, segments: 0, segments_new: 0, mismatches: 0 };
+    const deriver = new Deriver();
+    deriver.next(frame(1, 1000, [gateway('a', { repair })]));
+    expect(deriver.next(frame(2, 2000, [gateway('a', { repair: { ...repair, mismatches: 2 } })])).mismatches[0]?.text).toContain('2 mismatches found by a');
   });
 });
 
