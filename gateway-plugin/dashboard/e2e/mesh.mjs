@@ -85,7 +85,7 @@ test('a gateway that is cut off shows within two seconds, from both sides, and c
   const [{ page }, { page: inside }] = views;
   try {
     await Promise.all([tables(page), tables(inside)]);
-    const whole = ({ word: of, ribbon, matrix }) => of === 'converged' && ribbon === 'group A' && !/no data|not linked|one-way|unknown/.test(matrix);
+    const whole = ({ word: of, ribbon, matrix }) => of === 'converged' && ribbon === 'group A' && !/no data|not linked|one-way|silent|unknown| old/.test(matrix);
     await until(page, lonely.name, 20_000, whole);
     const before = (await told(page, lonely.name)).matrix;
     fleet.switch.isolate(2);
@@ -95,7 +95,7 @@ test('a gateway that is cut off shows within two seconds, from both sides, and c
     await Promise.all([
       watch('verdict', page, lonely.name, ({ word: of }) => of === 'partitioned' || of === 'unknown' || of === 'diverged' || of === 'degraded'),
       watch('ribbon', page, lonely.name, ({ ribbon }) => ribbon !== 'group A'),
-      watch('matrix', page, lonely.name, ({ matrix }) => /no data|not linked|one-way/.test(matrix) && matrix !== before),
+      watch('matrix', page, lonely.name, ({ matrix }) => /no data|not linked|one-way|silent/.test(matrix) && matrix !== before),
       watch('verdict from inside', inside, fleet.gateways[0].name, ({ word: of }) => of !== 'converged' && of !== 'converging'),
     ]);
     console.log(`    cut off: ${JSON.stringify(took)} ms`);

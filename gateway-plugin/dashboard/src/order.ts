@@ -14,8 +14,8 @@ export function order(gateways: Pick<GatewayView, 'name' | 'group' | 'left'>[]):
   return gateways.map((_, at) => at).sort((a, b) => rank(a) - rank(b) || names.compare(gateways[a]?.name ?? '', gateways[b]?.name ?? ''));
 }
 
-/** Without an exchange for so long, a peer is silent. */
-export const SILENT_MS = 1500;
+/** Linked and without an exchange for so long, a peer may be anything; exchanges are due every 250 ms. */
+export const SILENT_MS = 1200;
 /** Summaries older than this say nothing about now. */
 export const STALE_MS = 3000;
 
@@ -31,6 +31,11 @@ export function link(frame: MeshFrame, row: number, column: number): Link {
   if (there && back) return 'both';
   if (there) return 'out';
   return back ? 'in' : 'none';
+}
+
+/** Whether a cell tells of a link on which nothing is heard. */
+export function isSilent(cell: Cell | null | undefined): boolean {
+  return !!cell && cell[0] && (cell[1] ?? 0) > SILENT_MS;
 }
 
 function reaches(from: GatewayView | undefined, to: number): boolean | null {

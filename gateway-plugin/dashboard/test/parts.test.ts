@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { quantile } from '../src/buckets';
 import { age, bytes, count, duration, moment, percent, signed, ticks, tiny } from '../src/format';
 import { parseFrame, parseRecording } from '../src/frame';
-import { link, order } from '../src/order';
+import { isSilent, link, order } from '../src/order';
 import { estimates } from '../src/panels/clocks';
 import { isWanted } from '../src/panels/events';
 import { runs } from '../src/panels/ribbon';
@@ -42,6 +42,9 @@ describe('links', () => {
     expect(link(two(true, false), 0, 1)).toBe('out');
     expect(link(two(true, false), 1, 0)).toBe('in');
     expect(link(two(false, false), 0, 1)).toBe('none');
+  });
+  it('are silent when nothing was heard of late', () => {
+    expect([isSilent([true, 1300, 0, 0, 1, 1]), isSilent([true, 900, 0, 0, 1, 1]), isSilent([false, 1300, 0, 0, 1, 1]), isSilent(null)]).toEqual([true, false, false, false]);
   });
   it('are not known when a side does not tell, or told long ago', () => {
     expect(link(two(true, false, 60_000), 0, 1)).toBe('unknown');

@@ -56,8 +56,16 @@ export class Events extends Panel {
     const level = ['info', 'warn', 'bad'].includes(event.level) ? event.level : 'info';
     return el('li', {}, el('button', { type: 'button', 'data-t': t_ms, 'data-level': level },
       el('time', {}, moment(event.t_ms, simulated)), el('span', { class: 'level' }, level === 'info' ? '' : level === 'warn' ? '▲' : '◆', el('span', { class: 'sr' }, level)),
-      el('span', { class: 'kind' }, event.kind), el('span', { class: 'what' }, event.gateway ? el('b', {}, event.gateway) : null, event.gateway ? ' ' : null, event.text)));
+      el('span', { class: 'kind' }, event.kind), el('span', { class: 'what' }, ...sentence(event))));
   }
+}
+
+/** What happened, with the gateway's name told apart, once. */
+function sentence({ gateway, text }: EventView): (Node | string)[] {
+  if (gateway === null) return [text];
+  const at = text.indexOf(gateway);
+  if (at < 0) return [el('b', {}, gateway), ` ${text}`];
+  return [text.slice(0, at), el('b', {}, gateway), text.slice(at + gateway.length)];
 }
 
 export function isWanted(event: EventView, words: string, level: string): boolean {

@@ -3,8 +3,8 @@
 import { font, fit, groupFill, hatch, surface, type Surface } from '../canvas';
 import { TextTable, el, say, svg } from '../dom';
 import { count, duration, signed, tiny } from '../format';
-import type { MeshFrame } from '../frame';
-import { STALE_MS, link } from '../order';
+import type { Cell, MeshFrame } from '../frame';
+import { STALE_MS, isSilent, link } from '../order';
 import { Panel, type Scene } from '../panel';
 import { groupColour, groupLetter, lackColour, theme } from '../theme';
 
@@ -36,7 +36,7 @@ export class Matrix extends Panel {
 
   constructor() {
     super('matrix', 'Divergence', 'Gateway by gateway: the row sees the column. Colour: ops that the row lacks.');
-    this.legend.append(el('span', {}, 'row lacks of column'), this.scaleBar, key('hatched', 'no data'), key('oneway', 'one way'), key('unlinked', 'no link'));
+    this.legend.append(el('span', {}, 'row lacks of column'), this.scaleBar, key('hatched', 'no data'), key('oneway', 'one way'), key('unlinked', 'no link'), key('silent', 'silent'));
     this.body.append(this.stage, this.detail, this.table.root);
     this.canvas.addEventListener('pointermove', (event) => this.look(this.under(event)));
     this.canvas.addEventListener('pointerleave', () => { if (!this.pinned) this.look(null); });
@@ -162,10 +162,10 @@ export class Matrix extends Panel {
       context.fillStyle = old ? colours.muted : ink;
       context.fillText(tiny(lag), x + size / 2, y + size / 2 + 0.5);
     }
-    this.linkMark(context, link(frame, row, column), cell?.[0] ?? null, x, y, size, ink);
+    this.linkMark(context, link(frame, row, column), cell, x, y, size, ink);
   }
 
-  private linkMark(context: CanvasRenderingContext2D, kind: string, linked: boolean | null, x: number, y: number, size: number, ink: string): void {
+  private linkMark(context: CanvasRenderingContext2D, kind: string, cell: Cell | null, x: number, y: number, size: number, ink: string): void {
     const colours = theme();
     if (kind === 'out' || kind === 'in') {
       context.strokeStyle = colours.bad;
@@ -174,7 +174,14 @@ export class Matrix extends Panel {
       if (size < 16) return;
       // An arrow from the side that can send.
       arrow(context, x + size - 6, y + 7, kind === 'out' ? 1 : -1, colours.bad);
-    } else if (linked === false && size >= 8) {
+    } else if (isSilent(cell) && size >= 8) {
+      context.strokeStyle = ink;
+      context.lineWidth = 1.4;
+      context.beginPath();
+      if (size >= 22) context.arc(x + size - 7, y + 7, 3, 0, 2 * Math.PI);
+      else context.arc(x + size / 2, y + size / 2, size / 4, 0, 2 * Math.PI);
+      context.stroke();
+    } else if (cell?.[0] === false && size >= 8) {
       context.strokeStyle = ink;
       context.lineWidth = 1.4;
       const [cx, cy, r] = size >= 22 ? [x + size - 6.5, y + 6.5, 2.6] : [x + size / 2, y + size / 2, size / 4];
@@ -257,8 +264,10 @@ export class Matrix extends Panel {
     const cell = one.sees[column] ?? null;
     if (!cell) return `${one.name} sees ${other.name}: no data`;
     const [, heard, ops, lag, rtt, offset] = cell;
+    const old = (one.age_ms ?? 0) > STALE_MS ? ` (said ${duration(one.age_ms)} ago)` : '';
+    const isLinked = link(frame, row, column) === 'unknown' && cell[0] === false ? 'not linked' : (LINKS[link(frame, row, column)] ?? '');
     const lacks = ops === null ? 'lag not known' : ops === 0 ? 'lacks nothing' : `lacks ${count(ops)} op${ops === 1 ? '' : 's'}${lag === null ? '' : ` for ${duration(lag)}`}`;
-    return `${one.name} sees ${other.name}: ${lacks}, ${LINKS[link(frame, row, column)] ?? ''}, heard ${heard === null ? 'never' : `${duration(heard)} ago`}, round trip ${rtt === null ? 'not known' : duration(rtt / 1000)}, clock ${offset === null ? 'not known' : signed(offset)}`;
+    return `${one.name} sees ${other.name}${old}: ${lacks}, ${isLinked}, heard ${heard === null ? 'never' : `${duration(heard)} ago`}, round trip ${rtt === null ? 'not known' : duration(rtt / 1000)}, clock ${offset === null ? 'not known' : signed(offset)}`;
   }
 
   private text(): { head: string[]; rows: string[][] } {
@@ -269,7 +278,9 @@ export class Matrix extends Panel {
       if (row === column) return gateway?.left ? 'left' : gateway?.group == null ? 'unknown' : `group ${groupLetter(gateway.group)}`;
       const ops = gateway?.sees[column]?.[2] ?? null;
       const kind = link(frame, row, column);
-      return `${ops === null ? 'no data' : `lacks ${count(ops)}`}${kind === 'both' || kind === 'unknown' ? '' : kind === 'none' ? ', not linked' : ', one-way'}`;
+      const linked = kind === 'out' || kind === 'in' ? ', one-way' : gateway?.sees[column]?.[0] === false ? ', not linked' : isSilent(gateway?.sees[column]) ? ', silent' : '';
+      const old = ops !== null && (gateway?.age_ms ?? 0) > STALE_MS ? `, ${duration(gateway?.age_ms ?? 0)} old` : '';
+      return `${ops === null ? 'no data' : `lacks ${count(ops)}`}${linked}${old}`;
     })]);
     return { head: ['row sees column', ...order.map((at) => frame.gateways[at]?.name ?? '')], rows };
   }
@@ -328,6 +339,7 @@ function picture(kind: string): SVGElement[] {
     case 'hatched': return [box({ class: 'edge' }), svg('path', { class: 'stroke', d: 'M1 7l6-6M2 12L12 2M7 13l6-6' })];
     case 'oneway': return [box({ class: 'bad-edge' }), svg('path', { class: 'bad-fill', d: 'M10 7L5 4v6z' })];
     case 'unlinked': return [box({ class: 'edge' }), svg('path', { class: 'stroke', d: 'M4 4l6 6M10 4l-6 6' })];
+    case 'silent': return [box({ class: 'edge' }), svg('circle', { class: 'stroke', cx: 7, cy: 7, r: 3 })];
     case 'diamond': return [svg('path', { class: 'bad-fill', d: 'M7 1l6 6-6 6-6-6z' })];
     case 'tick': return [svg('path', { class: 'tick', d: 'M4 1v12M10 1v12' })];
     case 'lag': return [svg('path', { class: 'lag', d: 'M1 13V9h3V5h3v5h3V7h3v6z' })];
