@@ -4,7 +4,7 @@ import type { Store } from './store';
 export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16] as const;
 
 /** No window is narrower. */
-const LEAST_MS = 30_000;
+const LEAST_MS = 20_000;
 
 export class Cursor {
   /** It follows the latest frame. */

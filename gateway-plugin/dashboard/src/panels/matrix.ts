@@ -36,7 +36,7 @@ export class Matrix extends Panel {
 
   constructor() {
     super('matrix', 'Divergence', 'Gateway by gateway: the row sees the column. Colour: ops that the row lacks.');
-    this.legend.append(el('span', {}, 'row lacks of column'), this.scaleBar, key('hatched', 'no data'), key('oneway', 'one way'), key('unlinked', 'no link'), key('silent', 'silent'));
+    this.legend.append(el('span', {}, 'ops lacking'), this.scaleBar, key('hatched', 'no data'), key('oneway', 'one way'), key('unlinked', 'no link'), key('silent', 'silent'));
     this.body.append(this.stage, this.detail, this.table.root);
     this.canvas.addEventListener('pointermove', (event) => this.look(this.under(event)));
     this.canvas.addEventListener('pointerleave', () => { if (!this.pinned) this.look(null); });

@@ -69,6 +69,7 @@ export class Ribbon extends TimePanel {
   private lane(context: CanvasRenderingContext2D, entries: Entry[], name: string, y: number, height: number, at: Scale, most: number): void {
     const gap = height >= 12 ? 2 : 1;
     const [top, tall] = [y + gap / 2, height - gap];
+    const plates: (() => void)[] = [];
     for (const run of runs(entries, name)) {
       const [x0, x1] = [Math.max(at.left, at.x(run.from_ms)), Math.min(at.right, at.x(run.to_ms))];
       if (x1 <= x0) continue;
@@ -85,9 +86,10 @@ export class Ribbon extends TimePanel {
       context.fillStyle = group === null ? hatch() : groupFill(group);
       context.fillRect(x0, top, width, tall);
       if (phase !== 'clean' || repairing) notClean(context, x0, x1, top + tall - 3);
-      if (width > 22 && height >= 12) plate(context, group === null ? '?' : groupLetter(group), Math.max(x0, at.left) + 11, y + height / 2, Math.min(12, height - 6), group);
+      if (width > 22 && height >= 12) plates.push(() => plate(context, group === null ? '?' : groupLetter(group), x0 + 11, y + height / 2, Math.min(12, height - 6), group));
     }
     this.lags(context, entries, name, top, tall, at, most);
+    plates.forEach((draw) => draw());
   }
 
   private lags(context: CanvasRenderingContext2D, entries: Entry[], name: string, top: number, tall: number, at: Scale, most: number): void {
