@@ -1,4 +1,5 @@
-//! What operators and tools read: `/metrics`, `/mesh`, `/healthz`, `/readyz` on the admin port, and `covey status`.
+//! What operators and tools read: `/metrics`, `/mesh`, `/healthz`, `/readyz` and the dashboard on the admin port, and
+//! `covey status`.
 //!
 //! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads, except `/test/…`, which a gateway
 //! has only when it was started with `--test-hooks`.
@@ -17,20 +18,28 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
-pub use crate::frame::{Verdict, verdict};
 pub use report::{MeshReport, Quantiles, WorkerReport};
 pub use status::{StatusError, status};
 
+pub use crate::frame::{Verdict, verdict};
+
+use crate::dashboard::{self, Reel};
 use crate::server::{Breakage, Gateway, TestHooks, healthz, readyz};
 
 /// The router of the admin port.
-pub(crate) fn router(gateway: Arc<Gateway>, hooks: Option<TestHooks>) -> Router {
+pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<TestHooks>) -> Router {
+    let info = dashboard::Info {
+        mode: "live".to_owned(),
+        label: gateway.config().mesh.name.to_string(),
+        package_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
     let reading = Router::new()
         .route("/metrics", get(serve_metrics))
         .route("/mesh", get(serve_mesh))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .with_state(gateway);
+        .with_state(gateway)
+        .merge(dashboard::router(info, Arc::clone(reel), None));
     match hooks {
         Some(hooks) => reading
             .route("/test/mesh/panic", breaking(&hooks, Breakage::Panic))

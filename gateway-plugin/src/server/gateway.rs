@@ -55,6 +55,12 @@ impl Readiness {
     }
 }
 
+/// Now, in milliseconds since 1970.
+pub(super) fn unix_ms() -> u64 {
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(unix.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A running gateway.
 pub struct Gateway {
     config: Config,
@@ -79,7 +85,6 @@ impl Gateway {
             Arc::new(keyspace.expect("the configuration's block size is in range"))
         };
         let keyspaces = config.models.iter().map(|model| (model.clone(), keyspace(model))).collect();
-        let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self {
             plugin,
             mesh,
@@ -90,7 +95,7 @@ impl Gateway {
             was_clean: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             started: Instant::now(),
-            started_unix: unix.as_secs(),
+            started_unix: unix_ms() / 1_000,
             config,
         }
     }

@@ -24,6 +24,7 @@ mod run;
 mod sse;
 mod test_hooks;
 mod upstream;
+mod watch_mesh;
 mod wire;
 mod workers;
 

@@ -1,6 +1,7 @@
 //! The gateway end to end, against scripted workers on loopback: one binary, tests named after hazards.
 
 mod binary;
+mod dashboard;
 mod fake;
 mod gateway;
 mod hooks;
