@@ -4,10 +4,16 @@
 //! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads, except `/test/…`, which a gateway
 //! has only when it was started with `--test-hooks`.
 
+mod client;
+pub mod diff;
 mod metrics;
 mod names;
+mod record;
 mod report;
+mod state;
 mod status;
+mod stream;
+mod top;
 
 use std::sync::Arc;
 
@@ -18,8 +24,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+pub use client::AskError;
+pub use record::{RecordError, Recorded, record};
 pub use report::{MeshReport, Quantiles, WorkerReport};
-pub use status::{StatusError, status};
+pub use status::status;
+pub use top::{TopError, once, top};
 
 pub use crate::frame::{Verdict, verdict};
 
@@ -28,6 +37,7 @@ use crate::server::{Breakage, Gateway, TestHooks, healthz, readyz};
 
 /// The router of the admin port.
 pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<TestHooks>) -> Router {
+    let losing = Arc::clone(&gateway);
     let info = dashboard::Info {
         mode: "live".to_owned(),
         label: gateway.config().mesh.name.to_string(),
@@ -36,6 +46,8 @@ pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<Test
     let reading = Router::new()
         .route("/metrics", get(serve_metrics))
         .route("/mesh", get(serve_mesh))
+        .route("/mesh/state", get(state::serve_state))
+        .route("/mesh/state/holder", get(state::serve_holder))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(gateway)
@@ -43,7 +55,8 @@ pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<Test
     match hooks {
         Some(hooks) => reading
             .route("/test/mesh/panic", breaking(&hooks, Breakage::Panic))
-            .route("/test/mesh/stall", breaking(&hooks, Breakage::Stall)),
+            .route("/test/mesh/stall", breaking(&hooks, Breakage::Stall))
+            .route("/test/mesh/lose", post(lose_placements).with_state(losing)),
         None => reading,
     }
 }
@@ -54,6 +67,13 @@ fn breaking(hooks: &TestHooks, breakage: Breakage) -> axum::routing::MethodRoute
         hooks.set(breakage);
         std::future::ready(StatusCode::ACCEPTED)
     })
+}
+
+async fn lose_placements(State(gateway): State<Arc<Gateway>>) -> StatusCode {
+    match gateway.mesh().lose_placements() {
+        Ok(()) => StatusCode::ACCEPTED,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
 }
 
 /// OpenMetrics for whoever asks for it, as Prometheus does; the older text format for everybody else.

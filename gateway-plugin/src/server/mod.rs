@@ -33,5 +33,6 @@ pub use fault::Fault;
 pub use gateway::{Gateway, Readiness};
 pub(crate) use routes::{healthz, readyz};
 pub use run::{RunError, Running, run, start};
+pub(crate) use sse::SseParser;
 pub(crate) use test_hooks::{Breakage, TestHooks};
 pub use workers::{Worker, Workers};
