@@ -70,7 +70,7 @@ class App {
     const times = [this.ribbon, new Propagation(this.seek), new Cuts(this.seek), new Traffic(this.seek)];
     const workers = new Workers();
     this.panels.push(...moments, ...times, workers);
-    const theme = el('select', { 'aria-label': 'Colours', class: 'theme' }, ...(['auto', 'light', 'dark'] as Choice[]).map((name) => el('option', { value: name, selected: name === choice() }, name === 'auto' ? 'system colours' : name)));
+    const theme = el('select', { 'aria-label': 'Colours: auto, light or dark', title: 'Colours', class: 'theme' }, ...(['auto', 'light', 'dark'] as Choice[]).map((name) => el('option', { value: name, selected: name === choice() }, name)));
     theme.addEventListener('change', () => { choose(theme.value as Choice); this.again(); });
     apply(choice());
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { forget(); this.again(); });
@@ -78,7 +78,7 @@ class App {
     open.addEventListener('change', () => { const chosen = open.files?.[0]; if (chosen) void this.openFile(chosen); open.value = ''; });
     this.back.addEventListener('click', () => location.reload());
     const brand = el('h1', {}, 'Covey', el('span', { class: 'sr' }, ': has the mesh converged?'));
-    const header = el('header', { class: 'top' }, brand, this.title, this.nowChip, el('span', { class: 'grow' }), this.status, this.back, el('label', { class: 'open', for: 'open-file' }, 'open a recording'), open, theme, el('a', { href: 'plain', class: 'plain' }, 'plain page'));
+    const header = el('header', { class: 'top' }, brand, this.title, this.nowChip, el('span', { class: 'grow' }), this.status, this.back, el('label', { class: 'open', for: 'open-file' }, 'open recording'), open, theme, el('a', { href: 'plain', class: 'plain' }, 'plain page'));
     const column = (name: string, list: Panel[]): HTMLElement => el('div', { class: `column ${name}` }, ...list.map((panel) => panel.root));
     const [first, ...rest] = times;
     this.root.append(

@@ -110,12 +110,12 @@ export class Propagation extends TimePanel {
     }
     context.lineJoin = 'round';
     context.strokeStyle = theme().panel;
-    context.lineWidth = 4;
+    context.lineWidth = 3;
     context.setLineDash([]);
     context.stroke(path);
     context.setLineDash(dash);
     context.strokeStyle = theme().series[series] ?? theme().ink;
-    context.lineWidth = 2;
+    context.lineWidth = 1.6;
     context.stroke(path);
     context.setLineDash([]);
   }

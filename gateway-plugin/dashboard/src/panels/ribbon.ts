@@ -45,7 +45,7 @@ export class Ribbon extends TimePanel {
     const names = laneNames(entry, entries);
     const faults = stretches(entries);
     const lanes = faults.reduce((most, fault) => Math.max(most, fault.lane + 1), 0);
-    const lane = names.length <= 4 ? 38 : names.length <= 8 ? 30 : names.length <= 16 ? 20 : names.length <= 32 ? 12 : 9;
+    const lane = names.length <= 5 ? 38 : names.length <= 8 ? 30 : names.length <= 16 ? 20 : names.length <= 32 ? 12 : 9;
     const bottom = names.length * lane + (lanes > 0 ? lanes * FAULT_PX + 8 : 0);
     const on = surface(this.canvas, width, bottom + AXIS + 2);
     const at = scale(scene, width);
