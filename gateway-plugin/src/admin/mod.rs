@@ -3,6 +3,7 @@
 //! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads, except `/test/…`, which a gateway
 //! has only when it was started with `--test-hooks`.
 
+mod converged;
 mod metrics;
 mod names;
 mod report;
@@ -18,6 +19,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+pub(crate) use converged::watch as watch_converged;
 pub use report::{MeshReport, Quantiles, WorkerReport};
 pub use status::{StatusError, status};
 pub use verdict::{Verdict, verdict};

@@ -5,11 +5,13 @@
 //!
 //! Not here: other gateways' views; ask them too when it matters.
 
+use std::collections::BTreeSet;
+
 use covey_mesh::status::{PeerStatus, Phase, Status};
 use serde::{Deserialize, Serialize};
 
 /// A mesh thread that has not finished a turn for this long describes the past, milliseconds.
-const SILENT_MS_MAX: u64 = 3_000;
+pub(super) const SILENT_MS_MAX: u64 = 3_000;
 /// A linked peer not heard of for this long may be anything, milliseconds (an exchange is due every 250; a few of them may
 /// be late on a busy machine).
 const HEARD_MS_MAX: u64 = 1_500;
@@ -35,6 +37,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Self; 6] =
+        [Self::Converged, Self::Converging, Self::Degraded, Self::Diverged, Self::Partitioned, Self::Unknown];
+
     /// The word.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -108,6 +114,20 @@ fn equals(status: &Status, peer: &PeerStatus) -> bool {
     let recent = |lag: Option<u64>| lag.is_some_and(|ms| ms < LAG_MS_MAX);
     let close = !same_ops && recent(peer.lag_ms) && recent(peer.their_lag_ms);
     peer.linked && peer.phase == Some(Phase::Clean) && (same || close)
+}
+
+/// How many different states the clean replicas that are heard of now have, this one's included; `None` when this one's
+/// is not known. What is under way makes no state different.
+#[must_use]
+pub(super) fn state_groups(status: &Status, silent_ms: u64) -> Option<usize> {
+    if status.life.is_empty() || silent_ms > SILENT_MS_MAX || status.phase != Phase::Clean {
+        return None;
+    }
+    let heard = |peer: &&PeerStatus| peer.linked && peer.heard_ms.is_some_and(|ms| ms <= HEARD_MS_MAX);
+    let clean = status.peers.iter().filter(|peer| !peer.left && peer.phase == Some(Phase::Clean)).filter(heard);
+    let others: BTreeSet<_> =
+        clean.filter(|peer| !equals(status, peer)).map(|peer| (&peer.vector, &peer.digest)).collect();
+    Some(1 + others.len())
 }
 
 #[cfg(test)]
@@ -208,6 +228,17 @@ mod tests {
         assert_eq!(verdict(&Status::default(), 0), Verdict::Unknown);
         let silent = PeerStatus { heard_ms: Some(2_000), ..peer("a") };
         assert_eq!(verdict(&status(vec![silent]), 0), Verdict::Unknown);
+    }
+
+    #[test]
+    fn states_are_counted_without_what_is_under_way_or_not_known() {
+        let busy = PeerStatus { vector: Some("u".to_owned()), lag_ms: Some(5), their_lag_ms: Some(240), ..peer("a") };
+        let left = PeerStatus { left: true, digest: Some("old".to_owned()), ..gone("b") };
+        assert_eq!(state_groups(&status(vec![busy, left, gone("c"), peer("d")]), 0), Some(1));
+        let other = |name| PeerStatus { digest: Some("e".to_owned()), ..peer(name) };
+        assert_eq!(state_groups(&status(vec![other("a"), other("b"), peer("c")]), 0), Some(2));
+        assert_eq!(state_groups(&status(vec![other("a")]), 10_000), None);
+        assert_eq!(state_groups(&Status { phase: Phase::Dirty, ..status(vec![]) }, 0), None);
     }
 
     #[test]

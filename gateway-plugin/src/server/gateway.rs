@@ -3,7 +3,7 @@
 //! Not here: starting and stopping (`run`), handling a request (`proxy`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use covey_crdt::id::ModelName;
@@ -66,6 +66,8 @@ pub struct Gateway {
     keyspaces: Vec<(ModelName, Arc<Keyspace>)>,
     was_clean: AtomicBool,
     draining: AtomicBool,
+    /// Milliseconds since 1970; 0 while it never was.
+    converged: AtomicU64,
     started: Instant,
     started_unix: u64,
 }
@@ -89,6 +91,7 @@ impl Gateway {
             keyspaces,
             was_clean: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            converged: AtomicU64::new(0),
             started: Instant::now(),
             started_unix: unix.as_secs(),
             config,
@@ -139,6 +142,17 @@ impl Gateway {
     #[must_use]
     pub const fn started_unix(&self) -> u64 {
         self.started_unix
+    }
+
+    /// The mesh is known to be converged at this moment, milliseconds since 1970.
+    pub(crate) fn set_converged(&self, unix_ms: u64) {
+        self.converged.store(unix_ms, Ordering::Relaxed);
+    }
+
+    /// When the mesh was last known to be converged, milliseconds since 1970; `None` while it never was.
+    #[must_use]
+    pub fn converged_unix_ms(&self) -> Option<u64> {
+        Some(self.converged.load(Ordering::Relaxed)).filter(|ms| *ms > 0)
     }
 
     /// The keyspace of a model, the first one's for `None`.

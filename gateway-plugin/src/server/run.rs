@@ -105,6 +105,7 @@ pub async fn start(config: Config) -> Result<Running, RunError> {
         watchers.spawn(health::watch(Arc::clone(&gateway), Arc::clone(worker)));
         watchers.spawn(health::watch_cache(Arc::clone(&gateway), Arc::clone(worker)));
     }
+    watchers.spawn(admin::watch_converged(Arc::clone(&gateway)));
     let (stop, stop_admin) = (watch::Sender::new(false), watch::Sender::new(false));
     let clients = serve(clients, routes::router(Arc::clone(&gateway)), &stop);
     let admin = serve(admin_listener, admin::router(Arc::clone(&gateway), hooks), &stop_admin);
