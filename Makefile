@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix bench plants cargo
+.PHONY: help demo test verify fix bench plants cargo promtool lint-metrics grafana check-prometheus check-otel
 
 CARGO ?= cargo
 # Passed on to what a target runs: make demo ARGS='--gateways 4 --json out.json'
@@ -17,7 +17,7 @@ DENY_VERSION := 0.20.2
 TOOLS := $(CURDIR)/target/tools
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10 | sed 's/^/  make /'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18 | sed 's/^/  make /'
 
 cargo:
 	@command -v $(CARGO) > /dev/null || { \
@@ -29,10 +29,29 @@ demo: cargo ## Build the binaries and compare gateways with and without the mesh
 	@$(CARGO) build --release --quiet -p covey-gateway-plugin --bin covey -p covey-sim --bin covey-sim
 	@exec "$${CARGO_TARGET_DIR:-target}/release/covey-sim" demo $(ARGS)
 
-test: cargo ## Run every test of the workspace, doc tests included
+test: cargo promtool ## Run every test of the workspace, doc tests included
 	@$(CARGO) test --workspace --no-fail-fast $(ARGS)
 	@# A build of the core with planted bugs in it: each must be found, and nothing without one.
 	@$(CARGO) test -p covey-sim --features plants --test plants
+
+# Debian's package `prometheus` has promtool and a server; it is never left running. Rules and metrics are tried with
+# promtool wherever it is; without it the tests say so and try the rest.
+promtool:
+	@if ! command -v promtool > /dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	  echo "installing Debian's prometheus (once), which has promtool"; \
+	  { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	    prometheus; } > /dev/null 2>&1 || true; \
+	  ! command -v systemctl > /dev/null || systemctl disable --now prometheus > /dev/null 2>&1 || true; fi
+	@command -v promtool > /dev/null || \
+	  echo "SKIPPED: promtool's checks of metrics and alert rules (install Debian's package prometheus)"
+
+lint-metrics: cargo promtool ## Check metrics, alert rules and the Grafana dashboard with promtool and against a gateway
+	@if command -v promtool > /dev/null; then export COVEY_PROMTOOL=promtool; fi; \
+	  $(CARGO) test -p covey-gateway-plugin --test it $(ARGS) ops::
+
+grafana: cargo ## Write gateway-plugin/ops/covey.grafana.json anew
+	@$(CARGO) run --quiet -p covey-gateway-plugin --example grafana > gateway-plugin/ops/covey.grafana.json.new
+	@mv gateway-plugin/ops/covey.grafana.json.new gateway-plugin/ops/covey.grafana.json
 
 plants: cargo ## Hunt for every planted bug and print the table (JSON=FILE also writes it there)
 	@# In a directory of its own: no binary that people run is built with planted bugs.

@@ -6,6 +6,7 @@ mod gateway;
 mod hooks;
 mod identical;
 mod mesh;
+mod ops;
 mod process;
 mod proxying;
 mod refusals;

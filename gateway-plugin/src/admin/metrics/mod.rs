@@ -72,7 +72,97 @@ impl Collector for Scrape {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use covey_mesh::status::{PeerStatus, Phase, Status};
+
     use super::*;
+
+    /// A status of that age, written out.
+    struct Told(Status, Duration);
+
+    impl fmt::Debug for Told {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Told")
+        }
+    }
+
+    impl Collector for Told {
+        fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+            let mut page = Page::new(encoder);
+            mesh::write(&mut page, &self.0, self.1, Some(5_500))?;
+            peers::write(&mut page, &self.0, &[], self.1)
+        }
+    }
+
+    fn told(status: &Status, age: Duration) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Told(status.clone(), age)));
+        let mut out = String::new();
+        encode(&mut out, &registry).expect("writing to a string cannot fail");
+        out
+    }
+
+    fn has(text: &str, sample: &str) -> bool {
+        text.lines().any(|line| line.starts_with(sample))
+    }
+
+    fn two_equal() -> Status {
+        let of = |text: &str| Some(text.to_owned());
+        let peer = PeerStatus {
+            name: "b".to_owned(),
+            life: "bb".to_owned(),
+            linked: true,
+            heard_ms: Some(100),
+            phase: Some(Phase::Clean),
+            digest: of("d"),
+            vector: of("v"),
+            lag_ops: Some(0),
+            lag_ms: Some(0),
+            ..PeerStatus::default()
+        };
+        let left = PeerStatus { name: "c".to_owned(), left: true, linked: false, ..peer.clone() };
+        Status {
+            life: "aa".to_owned(),
+            phase: Phase::Clean,
+            digest: of("d"),
+            vector: "v".to_owned(),
+            clock: "good".to_owned(),
+            peers: vec![peer, left],
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_absent_and_absolute_times_stand_still() {
+        let status = two_equal();
+        let now = told(&status, Duration::ZERO);
+        for sample in [
+            "covey_mesh_converged 1",
+            "covey_mesh_verdict{word=\"converged\"} 1",
+            "covey_mesh_verdict{word=\"unknown\"} 0",
+            "covey_mesh_state_groups 1",
+            "covey_mesh_last_converged_timestamp_seconds 5.5",
+            "covey_mesh_lag_seconds{peer=\"b\"} 0",
+            "covey_mesh_peer_linked{peer=\"b\"} 1",
+        ] {
+            assert!(has(&now, sample), "{sample} is not in {now}");
+        }
+        for absent in ["covey_mesh_clock_ahead", "covey_mesh_peer_clock", "covey_mesh_peer_quic", "covey_mesh_peer_lag"]
+        {
+            assert!(!has(&now, absent), "{absent} is in {now}");
+        }
+        assert!(!now.contains("peer=\"c\""), "a gateway that left has no series: {now}");
+        let late = told(&status, Duration::from_secs(10));
+        assert!(has(&late, "covey_mesh_verdict{word=\"unknown\"} 1") && !has(&late, "covey_mesh_converged"), "{late}");
+        assert!(!has(&late, "covey_mesh_lag_") && !has(&late, "covey_mesh_state_groups"), "{late}");
+        let at = |text: &str| {
+            let line = text.lines().find(|line| line.starts_with("covey_mesh_replicated_timestamp_seconds{"));
+            line.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).expect("the time is there")
+        };
+        let behind = at(&now) - at(&late);
+        assert!((9.0..11.0).contains(&behind), "{behind}");
+    }
 
     #[test]
     fn the_older_format_names_counters_in_full_and_alters_no_sample() {
