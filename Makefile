@@ -49,6 +49,11 @@ lint-metrics: cargo promtool ## Check metrics, alert rules and the Grafana dashb
 	@if command -v promtool > /dev/null; then export COVEY_PROMTOOL=promtool; fi; \
 	  $(CARGO) test -p covey-gateway-plugin --test it $(ARGS) ops::
 
+check-prometheus: cargo promtool ## A real Prometheus scrapes three gateways and is queried; one is killed
+	@if command -v prometheus > /dev/null; then \
+	  $(CARGO) test -p covey-gateway-plugin --test prometheus $(ARGS) -- --nocapture; \
+	  else echo "SKIPPED: check-prometheus (install Debian's package prometheus)"; fi
+
 grafana: cargo ## Write gateway-plugin/ops/covey.grafana.json anew
 	@$(CARGO) run --quiet -p covey-gateway-plugin --example grafana > gateway-plugin/ops/covey.grafana.json.new
 	@mv gateway-plugin/ops/covey.grafana.json.new gateway-plugin/ops/covey.grafana.json
