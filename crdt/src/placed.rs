@@ -291,6 +291,12 @@ impl Placed {
         self.segments.range((from, std::ops::Bound::Unbounded)).map(|(stamp, segment)| (*stamp, segment.tip))
     }
 
+    /// The latest touch that still covers something.
+    #[must_use]
+    pub fn newest(&self) -> Option<Stamp> {
+        self.segments.last_key_value().map(|(stamp, _)| *stamp)
+    }
+
     /// How many segments there are.
     pub(crate) fn segment_count(&self) -> usize {
         self.segments.len()

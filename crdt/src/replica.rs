@@ -22,7 +22,7 @@ use crate::op::Op;
 use crate::placed::{Ground, Placed};
 use crate::plant::{Plant, planted};
 use crate::stamp::{Floor, Stamp};
-use crate::worker::{Holder, Worker, WorkerRecord, holder_bytes};
+use crate::worker::{Holder, Totals, Worker, WorkerRecord, holder_bytes};
 
 /// Why an op cannot be applied now. The replica is untouched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,6 +273,11 @@ impl Replica {
     /// Every worker's record.
     pub fn records(&self) -> impl Iterator<Item = (&WorkerId, &WorkerRecord)> {
         self.workers.iter().map(|(id, worker)| (id, &worker.record))
+    }
+
+    /// Every worker in numbers, in canonical order. O(holders).
+    pub fn totals(&self) -> impl Iterator<Item = (&WorkerId, &WorkerRecord, Totals)> {
+        self.workers.iter().map(|(id, worker)| (id, &worker.record, worker.totals(id)))
     }
 
     /// Every holder's placed coverage, in canonical order.

@@ -16,7 +16,7 @@ use crate::lane::{LaneId, LaneMeta};
 use crate::lattice::{Lattice, Merged, raise};
 use crate::placed::Placed;
 use crate::plant::{Plant, planted};
-use crate::stamp::Stamp;
+use crate::stamp::{Floor, Stamp};
 
 /// Engine rules version, lane roster and labels. Within an incarnation the last stamp wins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,7 +124,42 @@ pub(crate) struct Worker {
     pub(crate) holders: BTreeMap<(Arc<Keyspace>, LaneId), Holder>,
 }
 
+/// A worker's coverage in numbers, over all its holders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Holders that cover something.
+    pub holders: u64,
+    /// Blocks covered.
+    pub blocks: u64,
+    /// Over record and holders: equal for equal content.
+    pub digest: Digest,
+    /// The highest floor; `None` before the first cut.
+    pub floor: Option<Stamp>,
+    /// The latest touch that still covers something.
+    pub newest: Option<Stamp>,
+}
+
 impl Worker {
+    /// What the worker comes to. O(holders).
+    pub(crate) fn totals(&self, worker: &WorkerId) -> Totals {
+        let mut totals = Totals { digest: self.record.digest(worker), ..Totals::default() };
+        for holder in self.holders.values() {
+            let placed = &holder.placed;
+            totals.holders += u64::from(placed.blocks() > 0);
+            totals.blocks += u64::from(placed.blocks());
+            totals.floor = totals.floor.max((placed.floor() > Floor::LOWEST).then(|| placed.floor().stamp));
+            totals.newest = totals.newest.max(placed.newest());
+            // The name counts, too: two holders that swapped what they cover must not look alike.
+            let mut named = [0; 24];
+            named[..8].copy_from_slice(&holder.name.to_be_bytes());
+            named[8..].copy_from_slice(&placed.digest().0.to_be_bytes());
+            if placed.digest() != Digest::default() {
+                totals.digest.add(Digest::of(&named));
+            }
+        }
+        totals
+    }
+
     pub(crate) fn view(&self, worker: &WorkerId) -> WorkerView {
         WorkerView {
             worker: worker.clone(),

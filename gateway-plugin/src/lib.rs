@@ -9,6 +9,8 @@ pub mod admin;
 pub mod bits;
 #[cfg(feature = "server")]
 pub mod cli;
+#[cfg(feature = "dashboard")]
+pub mod dashboard;
 pub mod frame;
 pub mod index;
 pub mod load;

@@ -9,6 +9,8 @@ use covey_crdt::hash::BlockHash;
 use covey_crdt::id::{Incarnation, LifeId, Token, WorkerId};
 use covey_crdt::keyspace::Keyspace;
 
+use crate::summary::Effect;
+
 /// Monotonic time since the node's host started, for timers. Never compared between hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MonoTime {
@@ -98,6 +100,8 @@ pub enum Local {
         /// How much.
         load: Load,
     },
+    /// What routing came to so far; peers are told, nothing is decided by it.
+    Effect(Box<Effect>),
     /// The gateway is shutting down: tell the peers.
     Leave,
 }

@@ -23,6 +23,7 @@ mod peer;
 mod session;
 mod side;
 pub mod status;
+pub mod summary;
 pub mod vector;
 mod wire;
 

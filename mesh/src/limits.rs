@@ -2,7 +2,7 @@
 //!
 //! Not here: bounds of replicated state (`covey_crdt::limits`). Upholds I9.
 
-use covey_crdt::limits::{LIVES_MAX, OP_BYTES_MAX, RUN_BLOCKS_MAX};
+use covey_crdt::limits::{LIVES_MAX, NAME_BYTES_MAX, OP_BYTES_MAX, RUN_BLOCKS_MAX};
 
 /// Wire version; peers of another major line do not get a connection, of a newer minor one are named and counted.
 pub const WIRE_VERSION: u16 = 1;
@@ -14,6 +14,15 @@ pub const FRAME_BYTES_GOAL: usize = 32 * 1024;
 pub const PUSH_DELAY_MS: u64 = 2;
 /// Vectors are exchanged with every peer this often, in milliseconds (jittered by a quarter).
 pub const EXCHANGE_MS: u64 = 250;
+/// Gateways tell one another about themselves this often, in milliseconds (jittered by a quarter), and a moment after
+/// links or phase changed.
+pub const SUMMARY_MS: u64 = 1_000;
+/// Workers in one summary; all of a replica's take turns.
+pub const SUMMARY_WORKERS: usize = 32;
+/// Gateways in one summary, those that are present first.
+pub const SUMMARY_PEERS_MAX: usize = 128;
+/// Kinds of outcomes in one summary.
+pub const SUMMARY_OUTCOMES_MAX: usize = 32;
 /// Changed load registers are sent this often, in milliseconds.
 pub const LOAD_MS: u64 = 25;
 /// How often timeouts are looked at, in milliseconds.
@@ -171,6 +180,7 @@ pub const SEQ_MAX: u64 = 1 << 52;
 
 const _: () = assert!(FRAME_BYTES_GOAL + 24 + 8 * (RUN_BLOCKS_MAX as usize) + OP_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(LIVES_MAX * 32 < FRAME_BYTES_GOAL);
+const _: () = assert!((SUMMARY_PEERS_MAX + SUMMARY_WORKERS) * (NAME_BYTES_MAX + 96) + 8_192 < FRAME_BYTES_MAX);
 const _: () = assert!(2 * SLICE_BYTES < FRAME_BYTES_MAX);
 const _: () = assert!(2 * SLICE_BYTES + 16 * WINDOW_WORKERS < FRAME_BYTES_MAX);
 const _: () = assert!(18 * BUCKETS_MAX + 28 < SLICE_BYTES);

@@ -31,6 +31,11 @@ impl OwnLoads {
         true
     }
 
+    /// Every register that is not zero.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&WorkerId, Load)> {
+        self.entries.iter().map(|(worker, (load, _))| (worker, *load)).filter(|(_, load)| *load != Load::default())
+    }
+
     pub(crate) const fn version(&self) -> u64 {
         self.version
     }

@@ -4,6 +4,7 @@
 //! Not here: names of metrics.
 
 use covey_crdt::id::{GatewayName, LifeId, WorkerId};
+use serde::{Deserialize, Serialize};
 
 use crate::output::Class;
 
@@ -246,7 +247,8 @@ pub enum AbortWhy {
 }
 
 /// Where the local clock stands against the live members' median (P11).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ClockState {
     /// Within tolerance, or nobody to compare with.
     #[default]

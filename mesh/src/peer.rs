@@ -3,15 +3,26 @@
 //! Not here: decisions. Kept after the link is gone, for status; bounded by the number of lives.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use covey_crdt::digest::Digest;
-use covey_crdt::id::{GatewayName, LifeId};
+use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 
 use crate::clocks::Reading;
 use crate::input::MonoTime;
 use crate::load::PeerLoads;
 use crate::status::Phase;
+use crate::summary::{Summary, WorkerSeen};
 use crate::vector::Head;
+
+/// What a life told of itself, and when. Kept after the link is gone: it was true then.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) at: MonoTime,
+    pub(crate) summary: Arc<Summary>,
+    /// Every worker it told of, and when.
+    pub(crate) workers: BTreeMap<WorkerId, (MonoTime, Arc<WorkerSeen>)>,
+}
 
 /// One other life.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +64,8 @@ pub(crate) struct Peer {
     pub(crate) stranger: bool,
     /// The digest of the ends it knows.
     pub(crate) ends: Option<Digest>,
+    /// What it last told of itself.
+    pub(crate) said: Option<Said>,
     /// The last exchange's time.
     pub(crate) exchange_at: MonoTime,
     pub(crate) loads: PeerLoads,

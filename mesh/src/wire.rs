@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use crate::limits::{FRAME_BYTES_MAX, WIRE_VERSION};
+use crate::summary::Summary;
 
 /// Why a frame was refused. Replicated state is untouched in every case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub(crate) enum Message {
     SliceRefused(SliceRefused),
     SliceEnd(SliceEnd),
     Refused(Refused),
+    Summary(Box<Summary>),
 }
 
 /// Who I am, where I am, what I have: every 250 ms, only what changed since the peer's last acknowledgement.

@@ -284,6 +284,8 @@ fn effect() -> Row {
 }
 
 fn workers() -> Row {
+    let age = |metric: &str| format!("min by (worker) (time() - {})", of(metric, ""));
+    let (floor, newest) = (age("covey_worker_floor_timestamp_seconds"), age("covey_worker_newest_timestamp_seconds"));
     let by = |metric: &str, how: &str| format!("{how} by (worker) ({})", of(metric, ""));
     let panels = vec![
         Panel::lines("Gateways that reach the worker", "none", &[(&by("covey_worker_up", "sum"), "{{worker}}")]),
@@ -293,6 +295,14 @@ fn workers() -> Row {
             "none",
             &[(&by("covey_worker_queued_tokens", "sum"), "{{worker}}")],
         ),
+        Panel::lines(
+            "Blocks held, as each gateway says",
+            "none",
+            &[(&of("covey_worker_blocks", ""), "{{worker}} by {{instance}}")],
+        ),
+        Panel::lines("Age of the oldest coverage kept (of the floor)", "s", &[(&floor, "{{worker}}")])
+            .about("Absent until a worker's cache was full once. Short: the cache turns over quickly."),
+        Panel::lines("Since the latest touch", "s", &[(&newest, "{{worker}}")]),
         Panel::lines("Capacity in tokens", "none", &[(&by("covey_worker_capacity_tokens", "max"), "{{worker}}")]),
         Panel::lines("Incarnation", "none", &[(&by("covey_worker_incarnation", "max"), "{{worker}}")])
             .about("A step is a cache that began anew."),

@@ -1,11 +1,11 @@
 //! Remembers when the mesh was last known to be converged, whether or not anybody asks.
 //!
-//! Not here: the verdict (`verdict`), the metric (`metrics`).
+//! Not here: the verdict (`frame`), the metric (`metrics`).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::verdict::{Verdict, verdict};
+use crate::frame::{Verdict, verdict};
 use crate::server::Gateway;
 
 /// The mesh thread publishes its status this often.
@@ -18,7 +18,7 @@ pub(crate) async fn watch(gateway: Arc<Gateway>) {
     loop {
         turn.tick().await;
         let silent_ms = u64::try_from(gateway.mesh().silent_for().as_millis()).unwrap_or(u64::MAX);
-        if verdict(&gateway.mesh().status(), silent_ms) == Verdict::Converged {
+        if verdict(&gateway.mesh().status(), silent_ms).0 == Verdict::Converged {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             gateway.set_converged(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
         }

@@ -8,7 +8,6 @@ mod metrics;
 mod names;
 mod report;
 mod status;
-mod verdict;
 
 use std::sync::Arc;
 
@@ -19,10 +18,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+pub use crate::frame::{Verdict, verdict};
 pub(crate) use converged::watch as watch_converged;
 pub use report::{MeshReport, Quantiles, WorkerReport};
 pub use status::{StatusError, status};
-pub use verdict::{Verdict, verdict};
 
 use crate::server::{Breakage, Gateway, TestHooks, healthz, readyz};
 

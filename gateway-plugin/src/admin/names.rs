@@ -183,6 +183,14 @@ pub(super) const WORKER_INCARNATION: Named = (
     "covey_worker_incarnation",
     "Counter of the worker's incarnation in this replica; grows when its cache began anew",
 );
+pub(super) const WORKER_BLOCKS: Named =
+    ("covey_worker_blocks", "Blocks that this replica says the worker holds; gateways that agree have one value");
+pub(super) const WORKER_FLOOR: Named = (
+    "covey_worker_floor_timestamp_seconds",
+    "Unix time of the highest floor of the worker's holders: older coverage is cut; absent before the first cut",
+);
+pub(super) const WORKER_NEWEST: Named =
+    ("covey_worker_newest_timestamp_seconds", "Unix time of the latest touch of the worker's coverage in this replica");
 pub(super) const WORKER_REQUESTS: Named =
     ("covey_worker_requests_in_flight", "Requests of this gateway under way on the worker");
 pub(super) const WORKER_QUEUED: Named =

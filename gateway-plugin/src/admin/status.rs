@@ -9,8 +9,8 @@ use covey_mesh::status::{PeerStatus, Phase, Status};
 use serde::Serialize;
 
 use super::report::MeshReport;
-use super::verdict::{Verdict, verdict};
 use crate::cli::args::StatusArgs;
+use crate::frame::{Verdict, verdict};
 
 /// Why a gateway's state is unknown.
 #[derive(Debug)]
@@ -50,6 +50,7 @@ impl std::error::Error for StatusError {}
 #[derive(Serialize)]
 struct Judged<'a> {
     verdict: Verdict,
+    why: &'a str,
     #[serde(flatten)]
     report: &'a MeshReport,
 }
@@ -60,12 +61,13 @@ struct Judged<'a> {
 /// [`StatusError`] when nobody answers, or nobody who can be understood.
 pub async fn status(args: &StatusArgs) -> Result<(Verdict, String), StatusError> {
     let report = ask(args).await?;
-    let word = verdict(&report.status, report.silent_ms);
+    let (word, why) = verdict(&report.status, report.silent_ms);
     if args.json {
-        let json = serde_json::to_string(&Judged { verdict: word, report: &report }).expect("plain data serializes");
+        let json = serde_json::to_string(&Judged { verdict: word, why: &why, report: &report })
+            .expect("plain data serializes");
         return Ok((word, json + "\n"));
     }
-    Ok((word, render(&report, word)))
+    Ok((word, render(&report, word, &why)))
 }
 
 async fn ask(args: &StatusArgs) -> Result<MeshReport, StatusError> {
@@ -92,7 +94,7 @@ async fn ask(args: &StatusArgs) -> Result<MeshReport, StatusError> {
 }
 
 /// One line for each gateway, this one first, then the verdict.
-fn render(report: &MeshReport, word: Verdict) -> String {
+fn render(report: &MeshReport, word: Verdict, why: &str) -> String {
     let status = &report.status;
     let width = status.peers.iter().map(|peer| peer.name.len()).chain([status.name.len()]).max().unwrap_or(4).max(4);
     let mut out = String::new();
@@ -107,7 +109,12 @@ fn render(report: &MeshReport, word: Verdict) -> String {
         let rtt = known(peer.rtt_us, |us| format!("{:.2} ms", us as f64 / 1e3));
         row([&peer.name, state(peer), short(peer.digest.as_deref()), &lag, &rtt, &known(peer.heard_ms, age)]);
     }
-    let _ = writeln!(out, "{}{}", word.name(), if report.config.mesh { "" } else { " (mesh off: a replica of one)" });
+    let _ = writeln!(
+        out,
+        "{}  {why}{}",
+        word.name(),
+        if report.config.mesh { "" } else { " (mesh off: a replica of one)" }
+    );
     out
 }
 
@@ -177,13 +184,13 @@ mod tests {
             },
             ..MeshReport::default()
         };
-        let text = render(&report, Verdict::Degraded);
+        let text = render(&report, Verdict::Degraded, "gw-4 cannot be reached");
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["gw-0", "clean/ahead", "0123456789", "-", "-", "self"]);
         assert_eq!(lines[2], ["gw-1", "left", "-", "-", "-", "90", "s"]);
         assert_eq!(lines[3][..2], ["gateway-2", "unreachable"]);
         assert_eq!(lines[4], ["gw-3", "clean", "-", "3", "ops", "0.42", "ms", "-"]);
         assert_eq!(lines[5][1], "connecting");
-        assert_eq!(lines[6][0], "degraded");
+        assert_eq!(lines[6].join(" "), "degraded gw-4 cannot be reached");
     }
 }

@@ -4,7 +4,22 @@
 //! A stream of frames is JSON objects in the order of `seq`: server-sent events on the admin port, lines of a recording.
 //! What is not known is `null` (I12), never a default. Times are milliseconds since 1970, in the simulator since its start.
 //!
+//! `maker` makes them, from what `rows` and `workers` gather; `groups` tells which replicas are the same, `verdict` and
+//! `judge` what it comes to, `news` what happened.
+//!
 //! Not here: where frames are served (`dashboard`).
+
+mod groups;
+mod judge;
+mod maker;
+mod news;
+mod rows;
+mod verdict;
+mod workers;
+
+pub use maker::{FrameMaker, Scene, Viewer};
+pub use verdict::{HEARD_MS_MAX, LAG_MS_MAX, SILENT_MS_MAX, Verdict, state_groups, verdict};
+pub use workers::WorkerFacts;
 
 use std::collections::BTreeMap;
 

@@ -66,9 +66,7 @@ const KINDS: [(&str, &str); 55] = [
     ("sent_bytes", "repair"),
 ];
 
-/// Upper bounds of the propagation histogram's buckets, in milliseconds; one more bucket takes the rest.
-pub const DELAY_BOUNDS_MS: [u64; 20] =
-    [0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1_000, 2_000, 5_000];
+pub use covey_mesh::summary::DELAY_BOUNDS_MS;
 
 /// Live counters of one process, over all its lives.
 #[derive(Debug)]

@@ -127,9 +127,12 @@ impl Rig {
         let submitted = self.submitted.lock().expect("no test panicked");
         let places = submitted.iter().filter_map(|local| match local {
             Local::Place { worker, .. } => Some(worker.clone()),
-            Local::Probed { .. } | Local::Removed { .. } | Local::Reset { .. } | Local::Load { .. } | Local::Leave => {
-                None
-            }
+            Local::Probed { .. }
+            | Local::Removed { .. }
+            | Local::Reset { .. }
+            | Local::Load { .. }
+            | Local::Effect(_)
+            | Local::Leave => None,
         });
         places.collect()
     }

@@ -46,7 +46,9 @@ const LABELS: [&str; 17] = [
 /// Two gateways in one mesh, each with a request behind it, until every series that there can be is there.
 async fn mesh_metrics() -> String {
     let (secret, worker) = (secret(), FakeWorker::start(|_| vec![chat_json("hi")]).await);
-    let base = ["--mesh", "on", "--mesh-listen", "127.0.0.1:0", "--mesh-secret-file"];
+    // Room for ten blocks of the twelve that a prompt has: a worker whose cache was full once has a floor.
+    let base =
+        ["--worker-capacity-tokens", "640", "--mesh", "on", "--mesh-listen", "127.0.0.1:0", "--mesh-secret-file"];
     let flags = [&base[..], &[secret.path.to_str().expect("a path")]].concat();
     let one = gateway(&[&worker], &[&flags[..], &["--mesh-name", "one"]].concat()).await;
     let seed = one.running.gateway().mesh().bound_address().expect("mesh on").to_string();
@@ -66,6 +68,7 @@ async fn mesh_metrics() -> String {
         "covey_mesh_peer_clock_offset_seconds{",
         "covey_mesh_last_converged_timestamp_seconds ",
         "covey_worker_incarnation{",
+        "covey_worker_floor_timestamp_seconds{",
     ];
     loop {
         let text = scrape(&two).await;

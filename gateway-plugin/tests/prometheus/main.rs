@@ -47,6 +47,8 @@ fn mesh(worker: &FakeWorker, secret: &str) -> Vec<Process> {
         });
         let mut flags = vec!["--mesh", "on", "--mesh-name", name, "--mesh-secret-file", secret];
         flags.extend(["--mesh-listen", "127.0.0.1:0", "--health-interval", "200ms", "--probe-interval", "500ms"]);
+        // A little less than the traffic below fills, so that there is a floor.
+        flags.extend(["--worker-capacity-tokens", "8000"]);
         flags.extend(seed.iter().flat_map(|seed| ["--mesh-seeds", seed.as_str()]));
         gateways.push(Process::start(worker, &flags));
     }

@@ -30,6 +30,8 @@ const SAMPLE_EVERY_MS: u64 = 25;
 const STATUS_EVERY_MS: u64 = 250;
 /// …and at most this often, however many turns there are: making it costs time in proportion to the peers.
 const STATUS_GAP_MS: u64 = 10;
+/// The view is published this often, and at the next tick after a link or the phase changed.
+const VIEW_EVERY_MS: u64 = 1_000;
 /// Work of one turn, so that timers and the heartbeat are never far behind.
 const COMMANDS_PER_TURN: usize = 512;
 const EVENTS_PER_TURN: usize = 128;
@@ -89,6 +91,7 @@ struct Driver<'a> {
     sampled: Vec<(WorkerId, Load)>,
     sample_at: MonoTime,
     status_at: MonoTime,
+    view_at: MonoTime,
     tick_at: MonoTime,
     publish_at: Option<MonoTime>,
     exit: Option<Exit>,
@@ -126,6 +129,7 @@ impl<'a> Driver<'a> {
             sampled: Vec::new(),
             sample_at: now,
             status_at: now,
+            view_at: now,
             tick_at: now,
             publish_at: None,
             exit: None,
@@ -244,6 +248,9 @@ impl<'a> Driver<'a> {
         if self.exit.is_some() || self.setup.state.is_superseded() {
             return;
         }
+        if matches!(input, Input::Link(Link::Up(_) | Link::Down(_))) {
+            self.view_at = self.tick_at;
+        }
         let ground = &self.setup.shared.ground;
         self.node.handle(ground.mono(), ground.wall(), input);
         while let Some(output) = self.node.poll_output() {
@@ -269,6 +276,9 @@ impl<'a> Driver<'a> {
             Output::Note(note) => {
                 if let Note::Applied { delay_ms } = note {
                     self.setup.shared.counters.propagation_ms.record(delay_ms);
+                }
+                if matches!(note, Note::Clean | Note::Dirty) {
+                    self.view_at = self.tick_at;
                 }
                 self.host.note(&note);
             }
@@ -315,6 +325,10 @@ impl<'a> Driver<'a> {
             }
         }
         self.feed_link_inputs();
+        if now >= self.view_at && !self.setup.state.is_superseded() {
+            self.setup.state.view.store(Arc::new(self.node.view(now)));
+            self.view_at = now.plus_ms(VIEW_EVERY_MS);
+        }
     }
 
     fn publish_status(&mut self) {

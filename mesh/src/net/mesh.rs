@@ -18,6 +18,7 @@ use super::ground::Ground;
 use super::metrics::{Counters, LinkSnapshot, NetSnapshot};
 use crate::input::{Local, MonoTime};
 use crate::status::Status;
+use crate::summary::View;
 
 /// What request threads may have waiting for the mesh thread. A placement is a few dozen bytes beside its chain, which
 /// it shares with the request, so a full queue is about a second of the busiest gateway's work.
@@ -40,6 +41,7 @@ pub(super) enum Ending {
 pub(super) struct LifeState {
     pub(super) life: LifeId,
     pub(super) status: ArcSwap<Status>,
+    pub(super) view: ArcSwap<View>,
     pub(super) links: ArcSwap<Vec<LinkSnapshot>>,
     heartbeat_us: AtomicU64,
     superseded: AtomicBool,
@@ -51,6 +53,7 @@ impl LifeState {
         Self {
             life,
             status: ArcSwap::from_pointee(status),
+            view: ArcSwap::default(),
             links: ArcSwap::default(),
             heartbeat_us: AtomicU64::new(now.us),
             superseded: AtomicBool::new(false),
@@ -181,6 +184,13 @@ impl Mesh {
     #[must_use]
     pub fn status(&self) -> Arc<Status> {
         self.owner.shared.current.load().status.load_full()
+    }
+
+    /// All that the mesh thread knows of the mesh, for people, as it last published it (a second apart, and at once after
+    /// links or the phase changed); empty at the start of a life.
+    #[must_use]
+    pub fn view(&self) -> Arc<View> {
+        self.owner.shared.current.load().view.load_full()
     }
 
     /// The present life; another one after every restart of the mesh thread.

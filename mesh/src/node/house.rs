@@ -69,6 +69,7 @@ impl Node {
         self.drop_old();
         self.forget_peers();
         self.expire();
+        self.tell_of_self();
     }
 
     /// Peers that are long gone make room for new ones.

@@ -15,6 +15,9 @@ impl Node {
         if life == self.life {
             return;
         }
+        if matches!(link, Link::Up(_) | Link::Down(_)) {
+            self.summary_at = self.now;
+        }
         let peer = self.peers.entry(life).or_default();
         match link {
             Link::Up(_) => {

@@ -26,6 +26,7 @@ impl Node {
                     self.load_at = Some(self.now.plus_ms(LOAD_MS));
                 }
             }
+            Local::Effect(effect) => self.effect = Some(*effect),
             Local::Leave => self.leave(),
             Local::Place { .. } | Local::Probed { .. } | Local::Removed { .. } | Local::Reset { .. } => {
                 if self.joined || planted(Plant::StampsBeforeJoining) {
@@ -69,7 +70,7 @@ impl Node {
                 }
             }
             Local::Reset { worker } => self.reset(&worker),
-            Local::Load { .. } | Local::Leave => {}
+            Local::Load { .. } | Local::Effect(_) | Local::Leave => {}
         }
     }
 

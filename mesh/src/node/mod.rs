@@ -3,12 +3,13 @@
 //! Here: the node's state, its contract, and dispatch. Each concern is a file beside this one: `local` (what the gateway
 //! tells it), `links` (who can be reached), `exchange` (vectors, admission, clocks), `ops` (logs), `pull` (gaps and
 //! missing content), `repair` (sessions, dirtiness, joining), `donate` (their other side), `retire` (how lives end),
-//! `house` (timers, retention, expiry), `status`.
+//! `house` (timers, retention, expiry), `status`, `gossip` (what gateways tell one another for people).
 //!
 //! Not here: sockets, threads, clocks, logging. Upholds I1, I4, I9, I10 on top of the lattice.
 
 mod donate;
 mod exchange;
+mod gossip;
 mod house;
 mod links;
 mod local;
@@ -45,6 +46,7 @@ use crate::pace::Budget;
 use crate::peer::Peer;
 use crate::session::{Permits, Session};
 use crate::status::Phase;
+use crate::summary::{Effect, Tally};
 use crate::vector::Vector;
 use crate::wire::{Message, RefuseFrame};
 use retire::Ends;
@@ -114,6 +116,11 @@ pub struct Node {
     house_at: MonoTime,
     expiry_at: MonoTime,
     ops_applied: u64,
+    tally: Tally,
+    effect: Option<Effect>,
+    /// When the peers are told of this node again, and up to which worker they were told the last time.
+    summary_at: MonoTime,
+    summary_after: Option<WorkerId>,
     outbox: VecDeque<Output>,
 }
 
@@ -162,6 +169,10 @@ impl Node {
             house_at: now.plus_ms(HOUSEKEEPING_MS),
             expiry_at: now,
             ops_applied: 0,
+            tally: Tally::default(),
+            effect: None,
+            summary_at: now,
+            summary_after: None,
             outbox: VecDeque::new(),
         };
         node.publish(Op::Joined { name });
@@ -322,6 +333,7 @@ impl Node {
             Message::SliceReply(reply) => self.on_slice_reply(from, &reply),
             Message::SliceRefused(refused) => self.on_slice_refused(from, &refused),
             Message::SliceEnd(end) => self.permits.end(from, end.session),
+            Message::Summary(summary) => self.on_summary(from, *summary),
         }
     }
 
@@ -337,6 +349,7 @@ impl Node {
     }
 
     fn note(&mut self, note: Note) {
+        self.tally.count(&note);
         self.outbox.push_back(Output::Note(note));
     }
 
@@ -353,6 +366,7 @@ impl Node {
         let clean = self.phase() == Phase::Clean;
         if clean != self.was_clean {
             self.was_clean = clean;
+            self.summary_at = self.now;
             self.note(if clean { Note::Clean } else { Note::Dirty });
         }
     }

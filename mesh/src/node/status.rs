@@ -65,7 +65,7 @@ impl Node {
     }
 
     /// One entry a name: the life that is linked, else the one heard last. A newer life of a name replaces its dead ones.
-    fn peer_statuses(&self, now: MonoTime) -> Vec<PeerStatus> {
+    pub(super) fn newest_lives(&self) -> BTreeMap<GatewayName, (LifeId, Option<&Peer>)> {
         let mut newest: BTreeMap<GatewayName, (LifeId, Option<&Peer>)> = BTreeMap::new();
         let lives = self.replica.lives().iter().map(|(life, record)| (*life, record.name.clone()));
         let linked = self.peers.iter().filter(|(_, peer)| peer.linked);
@@ -83,7 +83,12 @@ impl Node {
                 }
             }
         }
-        newest.into_iter().map(|(name, (life, peer))| self.peer_status(now, &name, life, peer)).collect()
+        newest
+    }
+
+    pub(super) fn peer_statuses(&self, now: MonoTime) -> Vec<PeerStatus> {
+        let newest = self.newest_lives().into_iter();
+        newest.map(|(name, (life, peer))| self.peer_status(now, &name, life, peer)).collect()
     }
 
     fn peer_status(&self, now: MonoTime, name: &GatewayName, life: LifeId, peer: Option<&Peer>) -> PeerStatus {

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::note::ClockState;
+use crate::status::Phase;
+use crate::summary::{Effect, PeerSeen, ReplicaCounts, Tally, WorkerSeen};
 
 const GOLDEN: &str = include_str!("../../tests/golden/frames-1.txt");
 
@@ -77,8 +80,45 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("slice-reply", Message::SliceReply(Box::new(reply))),
         ("slice-refused", Message::SliceRefused(refused)),
         ("slice-end", Message::SliceEnd(SliceEnd { session: 1 })),
+        ("summary", Message::Summary(Box::new(summary()))),
         ("refused", Message::Refused(Refused { why: "the name gw-a belongs to a live gateway".to_owned() })),
     ]
+}
+
+fn summary() -> Summary {
+    let peer = PeerSeen {
+        name: "gw-b".to_owned(),
+        linked: true,
+        left: false,
+        heard_ms: Some(90),
+        lag_ops: Some(0),
+        lag_ms: None,
+        rtt_us: Some(800),
+        offset_ms: Some(-3),
+    };
+    let worker = WorkerSeen {
+        worker: "w0".to_owned(),
+        rank: 1,
+        incarnation: 2,
+        blocks: 300,
+        digest: u64::MAX,
+        floor_ms: None,
+        newest_ms: Some(1_764_000_000_000),
+    };
+    let effect = Effect { measured: 1, prompt_tokens: 900, outcomes: vec![("hit".to_owned(), 1)], ..Effect::default() };
+    Summary {
+        wall_ms: 1_764_000_000_000,
+        phase: Phase::Clean,
+        digest: Some("0123456789abcdef0123456789abcdef".to_owned()),
+        vector: 7,
+        clock: ClockState::Behind,
+        clock_ahead_ms: Some(-300),
+        replica: ReplicaCounts { ops_applied: 400, ..ReplicaCounts::default() },
+        tally: Tally { duplicate_ops: 5, ..Tally::default() },
+        effect: Some(effect),
+        peers: vec![peer],
+        workers: vec![worker],
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -118,6 +158,7 @@ fn a_kind_without_golden_bytes_does_not_compile() {
             Message::Trimmed(_) => "trimmed",
             Message::Want(_) => "want",
             Message::Content(_) => "content",
+            Message::Summary(_) => "summary",
             Message::Loads(_) => "loads",
             Message::SliceAsk(_) => "slice-ask",
             Message::SliceReply(_) => "slice-reply",

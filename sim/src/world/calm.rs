@@ -3,7 +3,7 @@
 //! Not here: what converged means (`checks`), in what time (`bound`).
 
 use covey_mesh::input::{Input, Member, MonoTime};
-use covey_mesh::limits::EXCHANGE_MS;
+use covey_mesh::limits::{EXCHANGE_MS, SUMMARY_MS, SUMMARY_WORKERS};
 
 use super::event::Event;
 use super::{World, bound};
@@ -24,6 +24,11 @@ pub(super) const WATCHES_MAX: u32 = 4;
 const HEARTBEAT_CENTIFRAMES: u64 = 130;
 /// Bytes of an exchange in which nothing changed, at the most.
 const HEARTBEAT_BYTES: u64 = 420;
+/// Summaries a node sends a healthy peer in a second at the most, in hundredths: they are jittered, and looked at with the
+/// housekeeping.
+const SUMMARIES_PER_100_S: u64 = 120;
+/// Bytes of a summary at the most, of each gateway it names, and of each worker.
+const SUMMARY_BYTES: [u64; 3] = [420, 48, 72];
 
 /// Where the watch over the converged cluster stands.
 #[derive(Clone, Copy, Debug)]
@@ -246,16 +251,22 @@ impl World {
     fn check_floor(&mut self, quiet: Quiet) {
         let ms = (self.now_us - quiet.since_us) / 1_000;
         let peers = (0..self.slots.len()).filter(|node| self.is_healthy(*node)).count() as u64 - 1;
-        let frames_max = peers * (ms * HEARTBEAT_CENTIFRAMES / 100 / EXCHANGE_MS + 2);
+        let exchanges_max = peers * (ms * HEARTBEAT_CENTIFRAMES / 100 / EXCHANGE_MS + 2);
+        let summaries_max = peers * (ms * SUMMARIES_PER_100_S / 100 / SUMMARY_MS + 1);
+        let frames_max = exchanges_max + summaries_max;
+        let [whole, gateway, worker] = SUMMARY_BYTES;
+        let workers = self.engines.len().min(SUMMARY_WORKERS) as u64;
+        let summary_bytes = whole + gateway * self.slots.len() as u64 + worker * workers;
+        let bytes_max = exchanges_max * HEARTBEAT_BYTES + summaries_max * summary_bytes;
         for nth in 0..self.slots.len() {
             if !self.is_healthy(nth) {
                 continue;
             }
             let (frames, bytes) = self.slots[nth].quiet_sent;
-            if frames > frames_max || bytes > frames_max * HEARTBEAT_BYTES {
+            if frames > frames_max || bytes > bytes_max {
                 let what = format!(
                     "{} sent {frames} frames of {bytes} bytes in {ms} quiet ms to {peers} peers: the floor is {frames_max} \
-                     of {HEARTBEAT_BYTES} each",
+                     frames of {bytes_max} bytes",
                     self.slots[nth].name,
                 );
                 self.violation("idle floor", what);

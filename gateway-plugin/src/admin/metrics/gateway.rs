@@ -3,12 +3,15 @@
 //! Not here: the mesh. Series of workers exist for configured workers only, so that peers cannot make more of them.
 
 use std::fmt::Error;
+use std::sync::Arc;
+
+use covey_mesh::summary::WorkerSeen;
 
 use super::page::{Page, flag};
 use super::process;
 use crate::admin::names;
 use crate::plugin::Outcome;
-use crate::server::{Fault, Gateway, Readiness};
+use crate::server::{Fault, Gateway, Readiness, Worker};
 
 /// Upper bounds of the lookup histogram, microseconds.
 const LOOKUP_BUCKETS_US: [u64; 12] = [2, 5, 10, 15, 20, 30, 50, 75, 100, 250, 1_000, 10_000];
@@ -70,9 +73,24 @@ fn workers(page: &mut Page<'_>, gateway: &Gateway) -> Result<(), Error> {
     // A worker without a record has no incarnation yet.
     let incarnations = incarnations.filter(|(_, counter)| *counter > 0).map(|(id, counter)| (id, counter as f64));
     page.gauges(names::WORKER_INCARNATION, "worker", incarnations)?;
+    coverage(page, gateway, &named().collect::<Vec<_>>())?;
     let loads: Vec<_> = named().map(|(id, worker)| (id, plugin.own_load(&worker.id))).collect();
     page.gauges(names::WORKER_REQUESTS, "worker", loads.iter().map(|(id, load)| (*id, f64::from(load.requests))))?;
     page.gauges(names::WORKER_QUEUED, "worker", loads.iter().map(|(id, load)| (*id, load.queued_tokens as f64)))
+}
+
+/// What this replica holds of each worker, as of the last second.
+fn coverage(page: &mut Page<'_>, gateway: &Gateway, named: &[(&str, &Arc<Worker>)]) -> Result<(), Error> {
+    let view = gateway.mesh().view();
+    let mine = view.sights.first().map(|sight| &sight.workers);
+    let seen = |worker: &Worker| Some(&*mine?.get(&worker.id)?.of);
+    let each = |value: fn(&WorkerSeen) -> Option<u64>| {
+        named.iter().filter_map(move |(id, worker)| Some((*id, value(seen(worker)?)? as f64)))
+    };
+    page.gauges(names::WORKER_BLOCKS, "worker", each(|seen| Some(seen.blocks)))?;
+    let seconds = |(id, ms)| (id, ms / 1e3);
+    page.gauges(names::WORKER_FLOOR, "worker", each(|seen| seen.floor_ms).map(seconds))?;
+    page.gauges(names::WORKER_NEWEST, "worker", each(|seen| seen.newest_ms).map(seconds))
 }
 
 fn process(page: &mut Page<'_>) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use covey_mesh::status::{Phase, Status};
 
 use super::page::{Page, flag};
 use crate::admin::names;
-use crate::admin::verdict::{Verdict, state_groups, verdict};
+use crate::frame::{Verdict, state_groups, verdict};
 use crate::plugin::{DELAY_BOUNDS_MS, NotesSnapshot};
 
 /// Kinds of notes that have a counter of their own below (or in the driver's numbers); the rest is one family.
@@ -42,7 +42,7 @@ pub(super) fn write(
     converged_unix_ms: Option<u64>,
 ) -> Result<(), Error> {
     let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
-    judge(page, verdict(status, silent_ms))?;
+    judge(page, verdict(status, silent_ms).0)?;
     if let Some(ms) = converged_unix_ms {
         page.gauge(names::LAST_CONVERGED, ms as f64 / 1e3)?;
     }

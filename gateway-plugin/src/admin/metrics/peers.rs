@@ -12,7 +12,7 @@ use covey_mesh::status::{PeerStatus, Status};
 
 use super::page::{Page, flag, seconds};
 use crate::admin::names::{self, Named};
-use crate::admin::verdict::SILENT_MS_MAX;
+use crate::frame::SILENT_MS_MAX;
 
 struct Peers<'a> {
     /// Those that have not left.

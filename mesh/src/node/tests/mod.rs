@@ -8,6 +8,7 @@ mod dirty;
 mod donate;
 mod fuzz;
 mod gaps;
+mod gossip;
 mod house;
 mod join;
 mod names;

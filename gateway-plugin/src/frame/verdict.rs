@@ -3,7 +3,7 @@
 //! The worst that is certain wins. A gateway that said goodbye is not missed. What cannot be known is said to be
 //! unknown (I12): a silent mesh thread, a linked peer that stopped exchanging.
 //!
-//! Not here: other gateways' views; ask them too when it matters.
+//! Not here: what other gateways see (`judge` adds that).
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use covey_mesh::status::{PeerStatus, Phase, Status};
 use serde::{Deserialize, Serialize};
 
 /// A mesh thread that has not finished a turn for this long describes the past, milliseconds.
-pub(super) const SILENT_MS_MAX: u64 = 3_000;
+pub const SILENT_MS_MAX: u64 = 3_000;
 /// A linked peer not heard of for this long may be anything, milliseconds (an exchange is due every 250; a few of them may
 /// be late on a busy machine).
-const HEARD_MS_MAX: u64 = 1_500;
+pub const HEARD_MS_MAX: u64 = 1_200;
 /// Replicas that lack nothing older than this have converged as far as traffic lets them, milliseconds.
-const LAG_MS_MAX: u64 = 1_000;
+pub const LAG_MS_MAX: u64 = 1_000;
 
 /// The state of the mesh, as one gateway can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,32 +66,92 @@ impl Verdict {
     }
 }
 
+/// A verdict and the reason for it, in a sentence.
+pub(super) type Judged = (Verdict, String);
+
 /// Judges a status that is `silent_ms` old.
 #[must_use]
-pub fn verdict(status: &Status, silent_ms: u64) -> Verdict {
+pub fn verdict(status: &Status, silent_ms: u64) -> Judged {
     if status.life.is_empty() || silent_ms > SILENT_MS_MAX {
-        return Verdict::Unknown;
+        return (Verdict::Unknown, format!("this gateway's mesh thread has been silent for {}", age(silent_ms)));
     }
     let present: Vec<&PeerStatus> = status.peers.iter().filter(|peer| !peer.left).collect();
-    if present.iter().any(|peer| differs(status, peer)) {
-        return Verdict::Diverged;
+    if let Some(peer) = present.iter().find(|peer| differs(status, peer)) {
+        return (Verdict::Diverged, format!("{} saw the same ops as {} and has another state", peer.name, status.name));
     }
-    let missing = present.iter().filter(|peer| is_missing(peer)).count();
-    let cut_off = present.iter().any(|peer| is_missing(peer) && peer.member == Some(true));
+    if let Some(judged) = missing(&present) {
+        return judged;
+    }
+    if let Some(peer) = present.iter().find(|peer| is_silent(peer)) {
+        let ms = peer.heard_ms.unwrap_or(0);
+        return (Verdict::Unknown, format!("{} is connected and has been silent for {}", peer.name, age(ms)));
+    }
+    if let Some(peer) = present.iter().find(|peer| is_missing(peer)) {
+        return (Verdict::Degraded, format!("{} cannot be reached", peer.name));
+    }
+    if !status.clock.is_empty() && status.clock != "good" {
+        return (Verdict::Degraded, format!("the clock of {} is {} of the others'", status.name, status.clock));
+    }
+    settle(status, &present)
+}
+
+/// A partition: half are gone, or one is alive and cannot be reached.
+fn missing(present: &[&PeerStatus]) -> Option<Judged> {
+    let missing: Vec<&str> = present.iter().filter(|peer| is_missing(peer)).map(|peer| peer.name.as_str()).collect();
+    if let Some(alive) = present.iter().find(|peer| is_missing(peer) && peer.member == Some(true)) {
+        return Some((Verdict::Partitioned, format!("{} is alive and cannot be reached", alive.name)));
+    }
     // Of all gateways that have not left, this one included, more than half must be on this side.
-    if cut_off || missing * 2 > present.len() {
-        return Verdict::Partitioned;
+    (missing.len() * 2 > present.len()).then(|| {
+        let what = format!("{} of {} gateways cannot be reached: {}", missing.len(), present.len() + 1, list(&missing));
+        (Verdict::Partitioned, what)
+    })
+}
+
+/// Everybody is there: equal, or on the way.
+fn settle(status: &Status, present: &[&PeerStatus]) -> Judged {
+    if status.phase != Phase::Clean {
+        let phase = if status.phase == Phase::Joining { "joining" } else { "dirty" };
+        return (Verdict::Converging, format!("{} is {phase}", status.name));
     }
-    if present.iter().any(|peer| peer.linked && peer.heard_ms.is_some_and(|ms| ms > HEARD_MS_MAX)) {
-        return Verdict::Unknown;
+    let Some(peer) = present.iter().find(|peer| !equals(status, peer)) else {
+        let count = present.len() + 1;
+        let what = if count == 1 { "this gateway is alone".to_owned() } else { format!("{count} gateways agree") };
+        return (Verdict::Converged, what);
+    };
+    (Verdict::Converging, format!("{} {}", peer.name, unequal(peer)))
+}
+
+/// What keeps a peer from being equal.
+fn unequal(peer: &PeerStatus) -> String {
+    match (peer.linked, peer.phase) {
+        (false, _) => "is being connected".to_owned(),
+        (true, Some(Phase::Joining)) => "is joining".to_owned(),
+        (true, Some(Phase::Dirty)) => "is dirty: it merged state whose ops it has not all applied".to_owned(),
+        (true, _) => match (peer.their_lag_ops, peer.lag_ops) {
+            (Some(theirs), _) if theirs > 0 => format!("lacks {theirs} ops"),
+            (_, Some(ops)) if ops > 0 => format!("has {ops} ops that are not here"),
+            _ => "has not told yet what it has".to_owned(),
+        },
     }
-    if missing > 0 || (!status.clock.is_empty() && status.clock != "good") {
-        return Verdict::Degraded;
+}
+
+/// A few names, and how many more.
+pub(super) fn list(names: &[&str]) -> String {
+    match names {
+        [few @ .., last] if few.len() < 3 => few.iter().map(|name| format!("{name}, ")).collect::<String>() + last,
+        [a, b, c, rest @ ..] => format!("{a}, {b}, {c} and {} more", rest.len()),
+        _ => String::new(),
     }
-    if status.phase == Phase::Clean && present.iter().all(|peer| equals(status, peer)) {
-        Verdict::Converged
-    } else {
-        Verdict::Converging
+}
+
+/// A duration for people.
+pub(super) fn age(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..10_000 => format!("{:.1} s", ms as f64 / 1e3),
+        10_000..600_000 => format!("{} s", ms / 1_000),
+        _ => format!("{} min", ms / 60_000),
     }
 }
 
@@ -100,6 +160,11 @@ fn differs(status: &Status, peer: &PeerStatus) -> bool {
     let both_clean = status.phase == Phase::Clean && peer.phase == Some(Phase::Clean);
     let same_ops = peer.vector.as_deref() == Some(status.vector.as_str());
     both_clean && same_ops && status.digest.is_some() && peer.digest.is_some() && status.digest != peer.digest
+}
+
+/// Connected, and not heard.
+fn is_silent(peer: &PeerStatus) -> bool {
+    peer.linked && peer.heard_ms.is_some_and(|ms| ms > HEARD_MS_MAX)
 }
 
 /// Out of reach after having been heard; a peer never heard of is still connecting.
@@ -119,7 +184,7 @@ fn equals(status: &Status, peer: &PeerStatus) -> bool {
 /// How many different states the clean replicas that are heard of now have, this one's included; `None` when this one's
 /// is not known. What is under way makes no state different.
 #[must_use]
-pub(super) fn state_groups(status: &Status, silent_ms: u64) -> Option<usize> {
+pub fn state_groups(status: &Status, silent_ms: u64) -> Option<usize> {
     if status.life.is_empty() || silent_ms > SILENT_MS_MAX || status.phase != Phase::Clean {
         return None;
     }
@@ -133,6 +198,10 @@ pub(super) fn state_groups(status: &Status, silent_ms: u64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn verdict(status: &Status, silent_ms: u64) -> Verdict {
+        super::verdict(status, silent_ms).0
+    }
 
     fn peer(name: &str) -> PeerStatus {
         PeerStatus {
@@ -239,6 +308,21 @@ mod tests {
         assert_eq!(state_groups(&status(vec![other("a"), other("b"), peer("c")]), 0), Some(2));
         assert_eq!(state_groups(&status(vec![other("a")]), 10_000), None);
         assert_eq!(state_groups(&Status { phase: Phase::Dirty, ..status(vec![]) }, 0), None);
+    }
+
+    #[test]
+    fn the_reason_names_who_it_is_about() {
+        let why = |peers| super::verdict(&status(peers), 0).1;
+        assert_eq!(why(vec![peer("a"), peer("b")]), "3 gateways agree");
+        assert_eq!(why(vec![gone("a"), peer("b")]), "a cannot be reached");
+        assert_eq!(
+            why(vec![gone("a"), gone("b"), gone("c"), gone("d")]),
+            "4 of 5 gateways cannot be reached: a, b, c and 1 more"
+        );
+        let behind = PeerStatus { vector: Some("u".to_owned()), their_lag_ops: Some(12), ..peer("a") };
+        assert_eq!(why(vec![behind]), "a lacks 12 ops");
+        let silent = PeerStatus { heard_ms: Some(2_000), ..peer("a") };
+        assert_eq!(why(vec![silent]), "a is connected and has been silent for 2.0 s");
     }
 
     #[test]
