@@ -54,6 +54,9 @@ check-prometheus: cargo promtool ## A real Prometheus scrapes three gateways and
 	  $(CARGO) test -p covey-gateway-plugin --test prometheus $(ARGS) -- --nocapture; \
 	  else echo "SKIPPED: check-prometheus (install Debian's package prometheus)"; fi
 
+check-otel: cargo ## Traces of decisions (feature `otel`) against a collector that decodes them
+	@$(CARGO) test -p covey-gateway-plugin --features otel-check --test otel $(ARGS)
+
 grafana: cargo ## Write gateway-plugin/ops/covey.grafana.json anew
 	@$(CARGO) run --quiet -p covey-gateway-plugin --example grafana > gateway-plugin/ops/covey.grafana.json.new
 	@mv gateway-plugin/ops/covey.grafana.json.new gateway-plugin/ops/covey.grafana.json

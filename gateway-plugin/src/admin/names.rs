@@ -196,6 +196,12 @@ pub(super) const WORKER_REQUESTS: Named =
 pub(super) const WORKER_QUEUED: Named =
     ("covey_worker_queued_tokens", "Prompt tokens of this gateway's requests that the worker has yet to compute");
 
+#[cfg(feature = "otel")]
+pub(super) const TRACE_SPANS: Named = (
+    "covey_trace_spans",
+    "Spans of decisions: exported, dropped because the queue was full, or failed at the collector",
+);
+
 pub(super) const PROCESS_CPU: Named = ("process_cpu_seconds", "Seconds of CPU time of the process, all threads");
 pub(super) const PROCESS_RESIDENT: Named = ("process_resident_memory_bytes", "Bytes of memory that are resident");
 pub(super) const PROCESS_START: Named = ("process_start_time_seconds", "Unix time at which the process was started");

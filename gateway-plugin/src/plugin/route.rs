@@ -11,7 +11,7 @@ use covey_mesh::input::Load;
 use super::outcome::{Outcome, Skipped};
 use super::routed::{Hints, NoWorker, Routed, RunnerUp};
 use super::ticket::Ticket;
-use super::{Plugin, RequestKey};
+use super::{Plugin, RequestKey, spans};
 use crate::index::{Overlap, Reading};
 use crate::load::{Table, WorkerNo};
 use crate::policy::{Choice, Fleet, Policy, Query, Scored, choose};
@@ -92,7 +92,10 @@ impl Plugin {
             prefix: key.prefix(),
             turn,
         };
-        let Some(choice) = choose(self.policy, &query, &fleet, word) else {
+        let span = spans::policy();
+        let choice = choose(self.policy, &query, &fleet, word);
+        drop(span);
+        let Some(choice) = choice else {
             self.counters.no_worker();
             return Err(fleet.nobody());
         };
@@ -111,6 +114,7 @@ impl Plugin {
         if self.is_stale() {
             return Err(Skipped::Stale);
         }
+        let _span = spans::lookup();
         Ok(reading.lookup(key.keyspace(), key.chain()))
     }
 

@@ -23,6 +23,7 @@ mod routes;
 mod run;
 mod sse;
 mod test_hooks;
+mod trace;
 mod upstream;
 mod wire;
 mod workers;
@@ -33,4 +34,6 @@ pub use gateway::{Gateway, Readiness};
 pub(crate) use routes::{healthz, readyz};
 pub use run::{RunError, Running, run, start};
 pub(crate) use test_hooks::{Breakage, TestHooks};
+#[cfg(feature = "otel")]
+pub(crate) use trace::DECISION_TARGET;
 pub use workers::{Worker, Workers};

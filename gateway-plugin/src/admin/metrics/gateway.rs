@@ -23,6 +23,12 @@ pub(super) fn write(page: &mut Page<'_>, gateway: &Gateway) -> Result<(), Error>
     requests(page, gateway)?;
     cache(page, gateway)?;
     workers(page, gateway)?;
+    #[cfg(feature = "otel")]
+    if gateway.config().traces.is_some() {
+        let spans = crate::otel::span_counts();
+        let became = [("exported", spans.exported), ("dropped", spans.dropped), ("failed", spans.failed)];
+        page.counters(names::TRACE_SPANS, "outcome", became)?;
+    }
     process(page)
 }
 
