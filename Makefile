@@ -33,6 +33,7 @@ test: cargo promtool ## Run every test of the workspace, doc tests included
 	@$(CARGO) test --workspace --no-fail-fast $(ARGS)
 	@# A build of the core with planted bugs in it: each must be found, and nothing without one.
 	@$(CARGO) test -p covey-sim --features plants --test plants
+	@$(MAKE) --no-print-directory check-otel check-prometheus
 
 # Debian's package `prometheus` has promtool and a server; it is never left running. Rules and metrics are tried with
 # promtool wherever it is; without it the tests say so and try the rest.
@@ -71,6 +72,9 @@ verify: cargo ## Check formatting, lints, docs, isolation, tidiness and licences
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(CARGO) test --quiet -p covey-benches --test tidy
+	$(CARGO) clippy -p covey-gateway-plugin --features otel-check --all-targets --quiet -- -D warnings
+	$(CARGO) clippy -p covey-gateway-plugin --test prometheus --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -p covey-gateway-plugin --features otel --no-deps --quiet
 	$(CARGO) clippy -p covey-sim --features plants --all-targets --quiet -- -D warnings
 	@if $(CARGO) tree -p covey-gateway-plugin -e normal --prefix none -f '{f}' | grep -w plants; then \
 	  echo "a gateway must not be built with planted bugs (above)" >&2; exit 1; fi

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::SpanCounts;
 
-/// Spans that may wait; a request has seven.
+/// Spans that may wait; a request has eight.
 const QUEUE_MAX: usize = 4_096;
 /// Spans in one batch.
 const BATCH_MAX: usize = 512;

@@ -86,6 +86,8 @@ impl Flight {
         if !ticket.is_accepted()
             && let Some(trace) = &self.trace
         {
+            // One ends before the other begins.
+            self.stage = Span::none();
             self.stage = trace.answering();
         }
         self.gateway.plugin().accepted(ticket, &self.key);

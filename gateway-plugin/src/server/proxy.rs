@@ -97,7 +97,7 @@ async fn run(
     let started = Instant::now();
     let mut why = "no configured worker could be chosen".to_owned();
     while failed.len() < ATTEMPTS_MAX {
-        let (routed, decision) = match trace.within(|| route(gateway, question, &failed, hashing_us)) {
+        let (routed, decision) = match route(gateway, question, &failed, hashing_us, trace) {
             Ok(routed) => routed,
             Err(none) => {
                 why = none.to_string();
@@ -134,9 +134,12 @@ fn route(
     question: &Question,
     failed: &[WorkerId],
     hashing_us: u64,
+    trace: &Trace,
 ) -> Result<(Routed, Decision), NoWorker> {
+    let span = trace.routing();
     let start = CpuTime::now();
-    let routed = gateway.plugin().route(&question.key, &Hints { session: question.session, exclude: failed })?;
+    let hints = Hints { session: question.session, exclude: failed };
+    let routed = span.in_scope(|| gateway.plugin().route(&question.key, &hints))?;
     let lookup_us = hashing_us + start.elapsed_us();
     let unscorable = routed.outcome == Outcome::TooShort && !question.scorable;
     let outcome = if unscorable { Outcome::Unscorable } else { routed.outcome };
@@ -150,6 +153,7 @@ fn route(
         reason: routed.reason.name(),
         lookup_us,
     };
+    trace::decided(&span, &decision);
     Ok((routed, decision))
 }
 

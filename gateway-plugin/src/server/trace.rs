@@ -1,5 +1,5 @@
-//! The spans of a request: `request` with `receive`, `render`, `lookup`, `policy`, and for each worker tried `first_byte`
-//! and `answer`. Target `covey::decision`, level debug: `--log info,covey::decision=debug` writes a line for each, and with
+//! The spans of a request: `request` with `receive`, `render`, and for each worker tried `route` (with `lookup` and
+//! `policy`), `first_byte` and `answer`. Target `covey::decision`, level debug: `--log info,covey::decision=debug` writes a line for each, and with
 //! feature `otel` they become a trace.
 //!
 //! Not here: the spans within a decision (`plugin::spans`), where they go (`otel`). When nobody listens, each costs one
@@ -49,9 +49,13 @@ impl Trace {
         debug_span!(target: DECISION_TARGET, parent: &self.request, "render")
     }
 
-    /// Does something whose spans belong to this request.
-    pub(super) fn within<T>(&self, what: impl FnOnce() -> T) -> T {
-        self.request.in_scope(what)
+    /// While a worker is chosen. Entered for the spans within; the request's own is not, because a span that was entered
+    /// is over for OpenTelemetry when it is left.
+    pub(super) fn routing(&self) -> Span {
+        debug_span!(
+            target: DECISION_TARGET, parent: &self.request, "route", covey.worker = Empty, covey.outcome = Empty,
+            covey.reason = Empty, covey.prompt_tokens = Empty, covey.predicted_tokens = Empty,
+        )
     }
 
     /// Until the worker's first byte that makes sense, or its failure.
@@ -69,13 +73,7 @@ impl Trace {
 
     /// The decision whose answer the client gets; once a request.
     pub(super) fn decided(&self, decision: &Decision) {
-        if !self.request.is_disabled() {
-            self.request.record("covey.worker", display(&decision.worker));
-            self.request.record("covey.outcome", decision.outcome.name());
-            self.request.record("covey.reason", decision.reason);
-            self.request.record("covey.prompt_tokens", whole(decision.prompt_tokens));
-            self.request.record("covey.predicted_tokens", whole(decision.predicted_tokens));
-        }
+        decided(&self.request, decision);
     }
 
     /// So many prompt tokens were cached, as the worker says.
@@ -109,6 +107,17 @@ impl Trace {
     /// The answer that a worker began broke off; another worker cannot help any more.
     pub(super) fn broke(&self, fault: Fault) {
         failed(&self.request, fault);
+    }
+}
+
+/// A worker was chosen.
+pub(super) fn decided(span: &Span, decision: &Decision) {
+    if !span.is_disabled() {
+        span.record("covey.worker", display(&decision.worker));
+        span.record("covey.outcome", decision.outcome.name());
+        span.record("covey.reason", decision.reason);
+        span.record("covey.prompt_tokens", whole(decision.prompt_tokens));
+        span.record("covey.predicted_tokens", whole(decision.predicted_tokens));
     }
 }
 

@@ -124,7 +124,7 @@ async fn what_outlasts_the_drain_time_is_cut_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_of_a_decision_are_log_lines_for_whoever_asks_for_them() {
     let worker = FakeWorker::start(|_| vec![chat_json("hi")]).await;
-    for (filter, wanted) in [("info", 0), ("info,covey::decision=debug", 7)] {
+    for (filter, wanted) in [("info", 0), ("info,covey::decision=debug", 8)] {
         let process = Process::start(&worker, &["--log-format", "json", "--log", filter]);
         let url = format!("http://{}/v1/chat/completions", process.listen);
         let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

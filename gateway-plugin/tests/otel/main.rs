@@ -63,6 +63,7 @@ async fn a_request_is_one_trace_below_its_clients_and_says_what_decided() {
         let root = collector.children(&parent).remove(0);
         if root.text("covey.outcome") == "hit" {
             let mut spans = collector.children(&root.span.span_id);
+            spans.extend(collector.children(&named(&spans, "route").span.span_id));
             spans.push(root);
             break spans;
         }
@@ -76,8 +77,12 @@ async fn a_request_is_one_trace_below_its_clients_and_says_what_decided() {
     assert!(root.number("covey.predicted_tokens") >= 640, "{root:?}");
     assert_eq!((root.number("covey.reported_tokens"), root.number("http.response.status_code")), (64, 200));
     assert_eq!((root.span.kind, root.resource("service.name").as_str()), (2, "covey-gateway"));
+    let (route, policy) = (named(&spans, "route"), named(&spans, "policy"));
+    assert_eq!(["covey.worker", "covey.outcome"].map(|key| route.text(key)), ["w0", "hit"]);
+    assert_eq!(policy.span.parent_span_id, route.span.span_id);
+    assert!(policy.span.end_time_unix_nano <= route.span.end_time_unix_nano);
     let order = ["receive", "render", "lookup", "policy", "first_byte", "answer"].map(|name| &named(&spans, name).span);
-    assert_eq!(spans.len(), order.len() + 1, "{spans:?}");
+    assert_eq!(spans.len(), order.len() + 2, "{spans:?}");
     for pair in order.windows(2) {
         let (one, next) = (pair[0], pair[1]);
         assert!(one.end_time_unix_nano <= next.start_time_unix_nano, "{} before {}", one.name, next.name);
@@ -85,7 +90,7 @@ async fn a_request_is_one_trace_below_its_clients_and_says_what_decided() {
     assert!(root.span.start_time_unix_nano <= order[0].start_time_unix_nano);
     assert!(order[5].end_time_unix_nano <= root.span.end_time_unix_nano);
     assert_eq!(named(&spans, "first_byte").text("covey.worker"), "w0");
-    assert!(counted(&process, "exported").await >= 7);
+    assert!(counted(&process, "exported").await >= 8);
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -181,7 +186,7 @@ async fn a_collector_that_never_answers_delays_nothing_and_the_queue_stays_bound
     let endpoint = format!("http://{}", silent.local_addr().expect("an address"));
     let worker = FakeWorker::start(|_| vec![chat_json("hi")]).await;
     let process = Process::start(&worker, &["--otlp-endpoint", &endpoint]);
-    // Seven spans each: more than the queue and a batch hold.
+    // Seven spans each (a short prompt is not looked up): more than the queue and a batch hold.
     let longest = longest(&process, 900).await;
     assert!(longest < Duration::from_secs(2), "a request waited {longest:?}");
     let start = Instant::now();
