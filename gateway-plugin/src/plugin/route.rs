@@ -92,10 +92,7 @@ impl Plugin {
             prefix: key.prefix(),
             turn,
         };
-        let span = spans::policy();
-        let choice = choose(self.policy, &query, &fleet, word);
-        drop(span);
-        let Some(choice) = choice else {
+        let Some(choice) = spans::policy(|| choose(self.policy, &query, &fleet, word)) else {
             self.counters.no_worker();
             return Err(fleet.nobody());
         };
@@ -114,8 +111,7 @@ impl Plugin {
         if self.is_stale() {
             return Err(Skipped::Stale);
         }
-        let _span = spans::lookup();
-        Ok(reading.lookup(key.keyspace(), key.chain()))
+        Ok(spans::lookup(|| reading.lookup(key.keyspace(), key.chain())))
     }
 
     /// What the decision came to, seen after everything that can spoil an answer (hazard 4).
