@@ -181,6 +181,7 @@ fn variable(name: &str, label: &str, query: &str, many: bool) -> Value {
         "name": name, "label": label, "type": "query", "datasource": datasource(), "refresh": 2, "sort": 1,
         "query": {"query": query, "refId": name}, "definition": query, "multi": many, "includeAll": many,
         "allValue": if many { json!(".*") } else { Value::Null },
+        "current": if many { json!({"text": ["All"], "value": ["$__all"]}) } else { json!({}) },
     })
 }
 
