@@ -11,6 +11,7 @@ pub mod codec;
 pub mod digest;
 pub mod hash;
 pub mod id;
+pub mod inspect;
 pub mod keyspace;
 pub mod lane;
 pub mod lattice;

@@ -291,6 +291,12 @@ impl Placed {
         self.segments.range((from, std::ops::Bound::Unbounded)).map(|(stamp, segment)| (*stamp, segment.tip))
     }
 
+    /// Segments from the one of stamp `from` on: the touch, where it still reaches down to, and the depth it begins at.
+    pub(crate) fn spans(&self, from: Option<Stamp>) -> impl Iterator<Item = (Stamp, Place, u32)> + '_ {
+        let segments = self.segments.range(from.unwrap_or(Stamp::ZERO)..);
+        segments.map(|(stamp, segment)| (*stamp, segment.tip, segment.start))
+    }
+
     /// The latest touch that still covers something.
     #[must_use]
     pub fn newest(&self) -> Option<Stamp> {

@@ -1,14 +1,14 @@
-//! The `covey` binary: `covey gateway` and `covey status`.
+//! The `covey` binary: `covey gateway`, and the tools of an operator: `status`, `diff`, `record`, `top`.
 //!
 //! Exit codes of the gateway: 0 stopped as asked, 1 it could not run (a port is taken), 2 its configuration is wrong.
-//! Those of status are its verdict's.
+//! Those of status are its verdict's, those of diff are in its help.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 use covey_gateway_plugin::admin::{self, Verdict};
-use covey_gateway_plugin::cli::args::{Cli, Command, GatewayArgs, StatusArgs};
+use covey_gateway_plugin::cli::args::{Cli, Command, DiffArgs, GatewayArgs, RecordArgs, StatusArgs, TopArgs};
 use covey_gateway_plugin::cli::{Config, LogFormat};
 #[cfg(feature = "otel")]
 use covey_gateway_plugin::otel;
@@ -24,6 +24,9 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Gateway(args) => gateway(&args),
         Command::Status(args) => status(&args),
+        Command::Diff(args) => diff(&args),
+        Command::Record(args) => record(&args),
+        Command::Top(args) => top(&args),
     }
 }
 
@@ -96,8 +99,70 @@ fn listen_in(config: &Config) -> Result<Listening, std::convert::Infallible> {
     Ok(Listening::default())
 }
 
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| format!("the system refused a runtime: {error}"))
+}
+
+fn diff(args: &DiffArgs) -> ExitCode {
+    let outcome = runtime().and_then(|runtime| runtime.block_on(admin::diff::diff(args)).map_err(|e| e.to_string()));
+    match outcome {
+        Ok((report, text)) => {
+            print(&text);
+            ExitCode::from(report.exit_code())
+        }
+        Err(error) => {
+            if args.json {
+                print(&format!("{}\n", serde_json::json!({"error": error})));
+            }
+            eprintln!("covey diff: {error}");
+            ExitCode::from(admin::diff::EXIT_UNKNOWN)
+        }
+    }
+}
+
+fn record(args: &RecordArgs) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("covey record: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    match runtime.block_on(admin::record(args, |line| eprintln!("covey record: {line}"))) {
+        Ok(recorded) => {
+            print(&format!("{recorded}\n"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("covey record: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn top(args: &TopArgs) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("covey top: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    let shown = runtime.block_on(async {
+        if args.once { admin::once(args).await.map(|text| print(&text)) } else { admin::top(args).await }
+    });
+    match shown {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("covey top: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
 fn status(args: &StatusArgs) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("covey status: {error}");

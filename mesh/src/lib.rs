@@ -8,6 +8,7 @@
 
 mod clocks;
 pub mod input;
+pub mod inspect;
 pub mod limits;
 mod load;
 mod log;

@@ -16,34 +16,7 @@ use covey_mesh::status::Phase;
 
 use crate::oracle::Oracle;
 
-/// Why something differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// One of the two has not applied ops about it that the other has.
-    Lag,
-    /// As lag, and all of those ops have arrived and wait: out of order, unresolved or ahead of the clock.
-    Held,
-    /// One of the two is dirty or joining: its vector does not describe its state.
-    Dirty,
-    /// One of the two has cut what the other still has; a floor explains it.
-    Cut,
-    /// Nothing explains it: both are clean, and no op that only one of them applied is about it.
-    Lost,
-}
-
-impl Class {
-    /// The word for it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lag => "lag",
-            Self::Held => "held",
-            Self::Dirty => "dirty",
-            Self::Cut => "cut",
-            Self::Lost => "LOST",
-        }
-    }
-}
+pub use covey_mesh::inspect::Class;
 
 /// What is known about a difference.
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,19 @@
-//! What operators and tools read: `/metrics`, `/mesh`, `/healthz`, `/readyz` on the admin port, and `covey status`.
+//! What operators and tools read: `/metrics`, `/mesh`, `/healthz`, `/readyz` and the dashboard on the admin port, and
+//! `covey status`.
 //!
 //! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads, except `/test/…`, which a gateway
 //! has only when it was started with `--test-hooks`.
 
-mod converged;
+mod client;
+pub mod diff;
 mod metrics;
 mod names;
+mod record;
 mod report;
+mod state;
 mod status;
+mod stream;
+mod top;
 
 use std::sync::Arc;
 
@@ -18,25 +24,39 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
-pub use crate::frame::{Verdict, verdict};
-pub(crate) use converged::watch as watch_converged;
+pub use client::AskError;
+pub use record::{RecordError, Recorded, record};
 pub use report::{MeshReport, Quantiles, WorkerReport};
-pub use status::{StatusError, status};
+pub use status::status;
+pub use top::{TopError, once, top};
 
+pub use crate::frame::{Verdict, verdict};
+
+use crate::dashboard::{self, Reel};
 use crate::server::{Breakage, Gateway, TestHooks, healthz, readyz};
 
 /// The router of the admin port.
-pub(crate) fn router(gateway: Arc<Gateway>, hooks: Option<TestHooks>) -> Router {
+pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<TestHooks>) -> Router {
+    let losing = Arc::clone(&gateway);
+    let info = dashboard::Info {
+        mode: "live".to_owned(),
+        label: gateway.config().mesh.name.to_string(),
+        package_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
     let reading = Router::new()
-        .route("/metrics", get(serve_metrics))
+        .route("/metrics", get(serve_metrics).with_state((Arc::clone(&gateway), Arc::clone(reel))))
         .route("/mesh", get(serve_mesh))
+        .route("/mesh/state", get(state::serve_state))
+        .route("/mesh/state/holder", get(state::serve_holder))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .with_state(gateway);
+        .with_state(gateway)
+        .merge(dashboard::router(info, Arc::clone(reel), None));
     match hooks {
         Some(hooks) => reading
             .route("/test/mesh/panic", breaking(&hooks, Breakage::Panic))
-            .route("/test/mesh/stall", breaking(&hooks, Breakage::Stall)),
+            .route("/test/mesh/stall", breaking(&hooks, Breakage::Stall))
+            .route("/test/mesh/lose", post(lose_placements).with_state(losing)),
         None => reading,
     }
 }
@@ -49,10 +69,17 @@ fn breaking(hooks: &TestHooks, breakage: Breakage) -> axum::routing::MethodRoute
     })
 }
 
+async fn lose_placements(State(gateway): State<Arc<Gateway>>) -> StatusCode {
+    match gateway.mesh().lose_placements() {
+        Ok(()) => StatusCode::ACCEPTED,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
 /// OpenMetrics for whoever asks for it, as Prometheus does; the older text format for everybody else.
-async fn serve_metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+async fn serve_metrics(State((gateway, reel)): State<(Arc<Gateway>, Arc<Reel>)>, headers: HeaderMap) -> Response {
     let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let text = metrics::text(&gateway);
+    let text = metrics::text(&gateway, reel.latest());
     if accepted.contains("application/openmetrics-text") {
         ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
     } else {

@@ -99,7 +99,7 @@ pub(super) const LAST_CONVERGED: Named = (
     "Unix time at which the verdict was last converged; absent while it never was",
 );
 pub(super) const STATE_GROUPS: Named =
-    ("covey_mesh_state_groups", "Different states among the clean replicas that are heard of; 1 is right");
+    ("covey_mesh_state_groups", "Different states among the gateways whose state is known; 1 is right");
 pub(super) const CLOCK_STATE: Named =
     ("covey_mesh_clock_state", "1 for the state of this gateway's clock, 0 for the others; ahead publishes nothing");
 pub(super) const LIVES_CLOSING: Named = ("covey_mesh_lives_closing", "Lives closed here that are not retired yet");

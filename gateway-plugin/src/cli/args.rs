@@ -28,6 +28,16 @@ pub enum Command {
     /// Ask a running gateway how it and its peers are. Exit 0: converged, 1: converging or degraded, 2: diverged or
     /// partitioned, 3: unknown.
     Status(StatusArgs),
+    /// Compare two running gateways: which holders and blocks differ, since when and why. Exit 0: equal but for what is
+    /// under way, 1: they differ and something explains it (lag, held, dirty, cut), 2: something is LOST, 3: one could not
+    /// be asked.
+    Diff(DiffArgs),
+    /// Write what a gateway's dashboard shows to a file, one frame a line, to look at it later. Exit 0: recorded as asked,
+    /// 1: the file cannot be written, 3: nobody could be asked.
+    Record(RecordArgs),
+    /// Watch the mesh on a terminal: verdict, lag, state groups, gateways, workers, traffic, events. Exit 0: left with q,
+    /// 1: no terminal, 3: nobody could be asked (with --once).
+    Top(TopArgs),
 }
 
 /// Whether the gateway joins a mesh.
@@ -183,5 +193,72 @@ pub struct StatusArgs {
     pub json: bool,
     /// How long the gateway may take to answer (seconds, or with a unit: ms, s, m, h).
     #[arg(long, default_value = "3s", value_parser = parse_duration, value_name = "TIME")]
+    pub timeout: Duration,
+}
+
+/// Flags of `covey diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// Admin address of one gateway.
+    #[arg(value_name = "ADDR:PORT")]
+    pub one: String,
+    /// Admin address of the other.
+    #[arg(value_name = "ADDR:PORT")]
+    pub other: String,
+    /// Print one JSON object instead of lines for people.
+    #[arg(long)]
+    pub json: bool,
+    /// Pause before what differs is read again, up to three times; what goes away meanwhile was under way (seconds, or with a
+    /// unit: ms, s, m, h).
+    #[arg(long, default_value = "500ms", value_parser = parse_duration, value_name = "TIME")]
+    pub settle: Duration,
+    /// Holders read block by block, those that differ most first; of the others only their number is told.
+    #[arg(long, default_value_t = 20, value_name = "HOLDERS")]
+    pub limit: usize,
+    /// Blocks listed for each holder and gateway.
+    #[arg(long, default_value_t = 4, value_name = "BLOCKS")]
+    pub blocks: usize,
+    /// How long a gateway may take for one answer (seconds, or with a unit: ms, s, m, h).
+    #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "TIME")]
+    pub timeout: Duration,
+}
+
+/// Flags of `covey record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// Admin address of the gateway to record.
+    #[arg(long, env = "COVEY_ADMIN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
+    pub admin: String,
+    /// File to write, JSON lines.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// How long to record (seconds, or with a unit: ms, s, m, h). Default: until Ctrl-C.
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    pub r#for: Option<Duration>,
+    /// Begin with the frames that the gateway still has of the last minutes.
+    #[arg(long)]
+    pub history: bool,
+    /// Overwrite the file if it exists.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Flags of `covey top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Admin address of the gateway whose view is shown.
+    #[arg(long, env = "COVEY_ADMIN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
+    pub admin: String,
+    /// Print one screen as plain text and end; needs no terminal.
+    #[arg(long)]
+    pub once: bool,
+    /// Columns of that screen.
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(20..=500), value_name = "COLUMNS")]
+    pub columns: u16,
+    /// Rows of that screen.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(4..=500), value_name = "ROWS")]
+    pub rows: u16,
+    /// With --once: how long the gateway may take to answer (seconds, or with a unit: ms, s, m, h).
+    #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Duration,
 }

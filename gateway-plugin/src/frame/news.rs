@@ -31,6 +31,14 @@ pub(super) fn between(before: &MeshFrame, now: &MeshFrame) -> Vec<EventView> {
         }
         links(&mut news, before, now, row);
     }
+    for old in before.gateways.iter().filter(|old| now.gateways.iter().all(|row| row.name != old.name)) {
+        // Who says goodbye is retired as soon as everybody has its last op, which may be before the next frame.
+        let text = match (old.left, old.group) {
+            (false, Some(_)) => format!("{} left the mesh", old.name),
+            _ => format!("{} is retired: nothing is awaited of it any more", old.name),
+        };
+        news.add(Some(&old.name), "life", "info", text);
+    }
     faults(&mut news, before, now);
     if before.verdict.word != now.verdict.word {
         let level = match now.verdict.word.as_str() {

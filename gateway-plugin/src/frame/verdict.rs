@@ -5,8 +5,6 @@
 //!
 //! Not here: what other gateways see (`judge` adds that).
 
-use std::collections::BTreeSet;
-
 use covey_mesh::status::{PeerStatus, Phase, Status};
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +65,7 @@ impl Verdict {
 }
 
 /// A verdict and the reason for it, in a sentence.
-pub(super) type Judged = (Verdict, String);
+pub type Judged = (Verdict, String);
 
 /// Judges a status that is `silent_ms` old.
 #[must_use]
@@ -181,20 +179,6 @@ fn equals(status: &Status, peer: &PeerStatus) -> bool {
     peer.linked && peer.phase == Some(Phase::Clean) && (same || close)
 }
 
-/// How many different states the clean replicas that are heard of now have, this one's included; `None` when this one's
-/// is not known. What is under way makes no state different.
-#[must_use]
-pub fn state_groups(status: &Status, silent_ms: u64) -> Option<usize> {
-    if status.life.is_empty() || silent_ms > SILENT_MS_MAX || status.phase != Phase::Clean {
-        return None;
-    }
-    let heard = |peer: &&PeerStatus| peer.linked && peer.heard_ms.is_some_and(|ms| ms <= HEARD_MS_MAX);
-    let clean = status.peers.iter().filter(|peer| !peer.left && peer.phase == Some(Phase::Clean)).filter(heard);
-    let others: BTreeSet<_> =
-        clean.filter(|peer| !equals(status, peer)).map(|peer| (&peer.vector, &peer.digest)).collect();
-    Some(1 + others.len())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,17 +281,6 @@ mod tests {
         assert_eq!(verdict(&Status::default(), 0), Verdict::Unknown);
         let silent = PeerStatus { heard_ms: Some(2_000), ..peer("a") };
         assert_eq!(verdict(&status(vec![silent]), 0), Verdict::Unknown);
-    }
-
-    #[test]
-    fn states_are_counted_without_what_is_under_way_or_not_known() {
-        let busy = PeerStatus { vector: Some("u".to_owned()), lag_ms: Some(5), their_lag_ms: Some(240), ..peer("a") };
-        let left = PeerStatus { left: true, digest: Some("old".to_owned()), ..gone("b") };
-        assert_eq!(state_groups(&status(vec![busy, left, gone("c"), peer("d")]), 0), Some(1));
-        let other = |name| PeerStatus { digest: Some("e".to_owned()), ..peer(name) };
-        assert_eq!(state_groups(&status(vec![other("a"), other("b"), peer("c")]), 0), Some(2));
-        assert_eq!(state_groups(&status(vec![other("a")]), 10_000), None);
-        assert_eq!(state_groups(&Status { phase: Phase::Dirty, ..status(vec![]) }, 0), None);
     }
 
     #[test]

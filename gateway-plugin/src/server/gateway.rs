@@ -3,7 +3,7 @@
 //! Not here: starting and stopping (`run`), handling a request (`proxy`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use covey_crdt::id::ModelName;
@@ -55,6 +55,12 @@ impl Readiness {
     }
 }
 
+/// Now, in milliseconds since 1970.
+pub(super) fn unix_ms() -> u64 {
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(unix.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A running gateway.
 pub struct Gateway {
     config: Config,
@@ -66,8 +72,6 @@ pub struct Gateway {
     keyspaces: Vec<(ModelName, Arc<Keyspace>)>,
     was_clean: AtomicBool,
     draining: AtomicBool,
-    /// Milliseconds since 1970; 0 while it never was.
-    converged: AtomicU64,
     started: Instant,
     started_unix: u64,
 }
@@ -81,7 +85,6 @@ impl Gateway {
             Arc::new(keyspace.expect("the configuration's block size is in range"))
         };
         let keyspaces = config.models.iter().map(|model| (model.clone(), keyspace(model))).collect();
-        let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self {
             plugin,
             mesh,
@@ -91,9 +94,8 @@ impl Gateway {
             keyspaces,
             was_clean: AtomicBool::new(false),
             draining: AtomicBool::new(false),
-            converged: AtomicU64::new(0),
             started: Instant::now(),
-            started_unix: unix.as_secs(),
+            started_unix: unix_ms() / 1_000,
             config,
         }
     }
@@ -142,17 +144,6 @@ impl Gateway {
     #[must_use]
     pub const fn started_unix(&self) -> u64 {
         self.started_unix
-    }
-
-    /// The mesh is known to be converged at this moment, milliseconds since 1970.
-    pub(crate) fn set_converged(&self, unix_ms: u64) {
-        self.converged.store(unix_ms, Ordering::Relaxed);
-    }
-
-    /// When the mesh was last known to be converged, milliseconds since 1970; `None` while it never was.
-    #[must_use]
-    pub fn converged_unix_ms(&self) -> Option<u64> {
-        Some(self.converged.load(Ordering::Relaxed)).filter(|ms| *ms > 0)
     }
 
     /// The keyspace of a model, the first one's for `None`.

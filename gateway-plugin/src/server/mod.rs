@@ -25,6 +25,7 @@ mod sse;
 mod test_hooks;
 mod trace;
 mod upstream;
+mod watch_mesh;
 mod wire;
 mod workers;
 
@@ -33,6 +34,7 @@ pub use fault::Fault;
 pub use gateway::{Gateway, Readiness};
 pub(crate) use routes::{healthz, readyz};
 pub use run::{RunError, Running, run, start};
+pub(crate) use sse::SseParser;
 pub(crate) use test_hooks::{Breakage, TestHooks};
 #[cfg(feature = "otel")]
 pub(crate) use trace::DECISION_TARGET;

@@ -20,9 +20,10 @@ use tracing::{info, warn};
 
 use super::gateway::Gateway;
 use super::test_hooks::TestHooks;
-use super::{health, note_log, routes, upstream};
+use super::{health, note_log, routes, upstream, watch_mesh};
 use crate::admin;
 use crate::cli::Config;
+use crate::dashboard::Reel;
 use crate::plugin::{Plugin, PluginConfig};
 
 /// How long saying goodbye to the mesh may take.
@@ -69,6 +70,7 @@ impl std::error::Error for RunError {}
 /// A gateway that is running.
 pub struct Running {
     gateway: Arc<Gateway>,
+    reel: Arc<Reel>,
     listen: SocketAddr,
     admin_listen: SocketAddr,
     stop: watch::Sender<bool>,
@@ -105,11 +107,12 @@ pub async fn start(config: Config) -> Result<Running, RunError> {
         watchers.spawn(health::watch(Arc::clone(&gateway), Arc::clone(worker)));
         watchers.spawn(health::watch_cache(Arc::clone(&gateway), Arc::clone(worker)));
     }
-    watchers.spawn(admin::watch_converged(Arc::clone(&gateway)));
+    let reel = Arc::new(Reel::default());
+    watchers.spawn(watch_mesh::film(Arc::clone(&gateway), Arc::clone(&reel)));
     let (stop, stop_admin) = (watch::Sender::new(false), watch::Sender::new(false));
     let clients = serve(clients, routes::router(Arc::clone(&gateway)), &stop);
-    let admin = serve(admin_listener, admin::router(Arc::clone(&gateway), hooks), &stop_admin);
-    Ok(Running { gateway, listen, admin_listen, stop, stop_admin, clients, admin, watchers })
+    let admin = serve(admin_listener, admin::router(Arc::clone(&gateway), &reel, hooks), &stop_admin);
+    Ok(Running { gateway, reel, listen, admin_listen, stop, stop_admin, clients, admin, watchers })
 }
 
 fn mesh_config(config: &Config, plugin: &Arc<Plugin>, hooks: Option<&TestHooks>) -> MeshConfig {
@@ -203,6 +206,7 @@ impl Running {
         if !tokio::task::spawn_blocking(move || mesh.leave(LEAVE_TIMEOUT)).await.unwrap_or(false) {
             warn!("saying goodbye to the mesh took too long");
         }
+        self.reel.close();
         self.stop_admin.send_replace(true);
         if timeout(Duration::from_secs(1), &mut self.admin).await.is_err() {
             self.admin.abort();

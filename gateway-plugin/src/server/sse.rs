@@ -1,18 +1,18 @@
 //! A bounded parser of server-sent events: bytes in, whole `data` payloads out.
 //!
-//! Not here: what the payloads mean (`wire`). A line or event beyond its bound is refused, so an endless one costs at
+//! Not here: what the payloads mean (`wire`, `admin::stream`). A line or event beyond its bound is refused, so an endless one costs at
 //! most [`EVENT_BYTES_MAX`] (I9).
 
 /// Most bytes of one line, and of one event's data.
 pub(super) const EVENT_BYTES_MAX: usize = 4 << 20;
 
-/// A line or event has more than [`EVENT_BYTES_MAX`] bytes. Fault: the worker. The parser must not be used again.
+/// A line or event has more than [`EVENT_BYTES_MAX`] bytes. Fault: the sender. The parser must not be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Overlong;
+pub(crate) struct Overlong;
 
 /// Reads events off a stream, in pieces of any size.
 #[derive(Debug, Default)]
-pub(super) struct SseParser {
+pub(crate) struct SseParser {
     line: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
@@ -22,7 +22,7 @@ pub(super) struct SseParser {
 
 impl SseParser {
     /// Takes the next piece and appends the data of every event it completes to `events`.
-    pub(super) fn feed(&mut self, mut bytes: &[u8], events: &mut Vec<Vec<u8>>) -> Result<(), Overlong> {
+    pub(crate) fn feed(&mut self, mut bytes: &[u8], events: &mut Vec<Vec<u8>>) -> Result<(), Overlong> {
         if self.after_return && !bytes.is_empty() {
             self.after_return = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);

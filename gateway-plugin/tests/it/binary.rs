@@ -62,7 +62,7 @@ async fn a_gateway_alone_is_converged_and_stops_cleanly_when_asked() {
         let admin = process.admin.clone();
         until("it is converged", || status(&admin, &[]).status.code() == Some(0)).await;
         let text = String::from_utf8_lossy(&status(&admin, &[]).stdout).into_owned();
-        assert!(text.contains("converged (mesh off"), "{text}");
+        assert!(text.contains("\nconverged ") && text.contains("(mesh off"), "{text}");
         let json: serde_json::Value = serde_json::from_slice(&status(&admin, &["--json"]).stdout).expect("JSON");
         assert_eq!(json["verdict"], "converged");
         process.signal(signal);

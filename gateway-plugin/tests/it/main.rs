@@ -1,14 +1,17 @@
 //! The gateway end to end, against scripted workers on loopback: one binary, tests named after hazards.
 
 mod binary;
+mod dashboard;
 mod fake;
 mod gateway;
 mod hooks;
 mod identical;
 mod mesh;
+mod operator;
 mod ops;
 mod process;
 mod proxying;
+mod record;
 mod refusals;
 mod routing;
 mod streaming;

@@ -175,7 +175,7 @@ impl<'a> Driver<'a> {
     }
 
     fn wake_at(&self) -> MonoTime {
-        if !self.setup.shared.commands.is_empty() {
+        if !self.setup.shared.commands.is_empty() || !self.setup.shared.inspections.is_empty() {
             return MonoTime::default();
         }
         let timers = [self.node.next_deadline(), self.publish_at, Some(self.sample_at), Some(self.status_at)];
@@ -211,6 +211,9 @@ impl<'a> Driver<'a> {
         self.publish_at =
             self.host.publish().map(|wait| self.now().plus_ms(wait.as_millis().try_into().unwrap_or(u64::MAX / 2_000)));
         self.publish_status();
+        if !self.setup.state.is_superseded() {
+            self.setup.shared.inspections.answer_one(&mut self.node);
+        }
     }
 
     fn on_event(&mut self, event: Event) {

@@ -1,7 +1,7 @@
 //! The handle that request threads hold, and what it shares with the mesh thread.
 //!
-//! Not here: the threads (`watchdog`, `driver`). Upholds I11: nothing in this file waits for the mesh thread except
-//! [`Mesh::leave`] and [`Mesh::shutdown`], which are for the end.
+//! Not here: the threads (`watchdog`, `driver`), inspections (`inspect`). Upholds I11: nothing in this file waits for the
+//! mesh thread except [`Mesh::leave`] and [`Mesh::shutdown`], which are for the end.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -15,6 +15,7 @@ use crossbeam::queue::ArrayQueue;
 use tokio::sync::Notify;
 
 use super::ground::Ground;
+use super::inspect::Inspections;
 use super::metrics::{Counters, LinkSnapshot, NetSnapshot};
 use crate::input::{Local, MonoTime};
 use crate::status::Status;
@@ -85,6 +86,7 @@ impl LifeState {
 pub(super) struct Shared {
     pub(super) ground: Arc<dyn Ground>,
     pub(super) commands: ArrayQueue<Local>,
+    pub(super) inspections: Inspections,
     /// Wakes the loop for commands and endings.
     pub(super) wake: Notify,
     pub(super) current: ArcSwap<LifeState>,
@@ -100,6 +102,7 @@ impl Shared {
         Self {
             ground,
             commands: ArrayQueue::new(COMMANDS_MAX),
+            inspections: Inspections::default(),
             wake: Notify::new(),
             current: ArcSwap::new(first),
             counters: Counters::default(),
@@ -184,6 +187,10 @@ impl Mesh {
     #[must_use]
     pub fn status(&self) -> Arc<Status> {
         self.owner.shared.current.load().status.load_full()
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.owner.shared
     }
 
     /// All that the mesh thread knows of the mesh, for people, as it last published it (a second apart, and at once after

@@ -14,6 +14,7 @@ mod host;
 #[cfg(test)]
 mod hostile;
 mod identity;
+mod inspect;
 mod link;
 mod links;
 mod members;
@@ -42,6 +43,7 @@ use std::time::Duration;
 use covey_crdt::change::Change;
 use covey_crdt::id::{LifeId, WorkerId};
 
+pub use inspect::{INSPECT_WAIT, InspectError};
 pub use mesh::{COMMANDS_MAX, Mesh};
 pub use metrics::{ByClass, LinkFailure, LinkSnapshot, NetSnapshot, Quantiles};
 pub use secret::{SECRET_BYTES_MAX, SECRET_BYTES_MIN, SecretError, derive_hash_key, load_secret};

@@ -11,6 +11,7 @@ mod donate;
 mod exchange;
 mod gossip;
 mod house;
+mod inspect;
 mod links;
 mod local;
 mod ops;
@@ -121,6 +122,8 @@ pub struct Node {
     /// When the peers are told of this node again, and up to which worker they were told the last time.
     summary_at: MonoTime,
     summary_after: Option<WorkerId>,
+    /// Whether it loses every placement from now on (tests on real processes alone).
+    loses: bool,
     outbox: VecDeque<Output>,
 }
 
@@ -173,6 +176,7 @@ impl Node {
             effect: None,
             summary_at: now,
             summary_after: None,
+            loses: false,
             outbox: VecDeque::new(),
         };
         node.publish(Op::Joined { name });
@@ -221,6 +225,12 @@ impl Node {
         }
         let exchanges = self.peers.values().filter(|peer| peer.linked).map(|peer| peer.exchange_at);
         [self.push_at, self.load_at, Some(self.house_at)].into_iter().flatten().chain(exchanges).min()
+    }
+
+    /// From now on the node counts placements as applied without applying them: a replica that loses updates, as only a
+    /// mistake in the protocol could make one. For tests on real processes alone; repair does not mend it.
+    pub const fn lose_placements(&mut self) {
+        self.loses = true;
     }
 
     /// The node's life.

@@ -9,6 +9,7 @@ use covey_crdt::chain::{ChainPiece, Tip};
 use covey_crdt::change::Place;
 use covey_crdt::codec::{decode_chains, decode_ops, encode_chains, encode_ops};
 use covey_crdt::id::LifeId;
+use covey_crdt::lattice::Merged;
 use covey_crdt::op::Op;
 use covey_crdt::plant::{Plant, planted};
 use covey_crdt::replica::ApplyError;
@@ -30,12 +31,16 @@ impl Node {
         let head = self.vector.head(life);
         let (hash, bytes) = step(head.hash, &op);
         let places = self.chains_of(&op);
-        let applied = self.replica.apply(life, &op);
+        let applied = self.apply(life, &op);
         assert!(applied.is_ok(), "an own op names a chain that is stored");
         self.advance(life, head, hash, Retained { op: Arc::new(op), before: head.hash, places, bytes, at: self.now });
         if self.push_at.is_none() {
             self.push_at = Some(self.now.plus_ms(PUSH_DELAY_MS));
         }
+    }
+
+    fn apply(&mut self, life: LifeId, op: &Op) -> Result<Merged, ApplyError> {
+        if self.loses && matches!(op, Op::Touch(_)) { Ok(Merged::Unchanged) } else { self.replica.apply(life, op) }
     }
 
     /// Keeps the chains an op names, as far as they are stored.
@@ -305,7 +310,7 @@ impl Node {
             }
             // Kept before it is applied: an op that changes nothing here may still have to be handed on with its chain.
             let places = self.chains_of(&held.op);
-            if let Err(ApplyError::Unresolved(tip)) = self.replica.apply(life, &held.op) {
+            if let Err(ApplyError::Unresolved(tip)) = self.apply(life, &held.op) {
                 places.into_iter().for_each(|place| self.replica.release(place));
                 return self.unresolved(life, tip, sender);
             }

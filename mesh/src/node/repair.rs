@@ -126,7 +126,7 @@ impl Node {
     fn take_part(&mut self, from: LifeId, reply: &SliceReply) {
         let Some(session) = &self.session else { return };
         let whole = session.whole;
-        let (Ok(slice), Some(vector), Some(target), Some(ends), Some(forgotten), Ok(outcome)) = (
+        let (Ok(mut slice), Some(vector), Some(target), Some(ends), Some(forgotten), Ok(outcome)) = (
             decode_slice(&reply.slice),
             read_rows(&reply.vector),
             read_seqs(&reply.target),
@@ -147,6 +147,9 @@ impl Node {
         }
         if vector.iter().any(|(life, head)| *life == self.life && head.seq > self.vector.head(self.life).seq) {
             return self.reborn(Rebirth::Forked);
+        }
+        if self.loses {
+            slice.holders.clear();
         }
         let Ok((_, fresh)) = self.replica.merge_counted(&slice) else {
             if whole {

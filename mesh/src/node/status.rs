@@ -114,7 +114,9 @@ impl Node {
         }
         status.rtt_us = peer.rtt_us;
         let wall = peer.reading.and_then(|reading| reading.wall_ms(now));
-        status.offset_ms = wall.and_then(|wall| i64::try_from(wall - i128::from(self.wall.0)).ok());
+        // The local clock was read in the last turn.
+        let here = i128::from(self.wall.0) + i128::from(now.since_ms(self.now));
+        status.offset_ms = wall.and_then(|wall| i64::try_from(wall - here).ok());
         status
     }
 

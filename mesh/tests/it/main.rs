@@ -4,6 +4,7 @@
 
 mod converge;
 mod crash;
+mod inspect;
 mod lives;
 mod peers;
 mod secrets;

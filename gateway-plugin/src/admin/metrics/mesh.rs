@@ -3,13 +3,13 @@
 //! Not here: single peers (`peers`), connections and bytes (`driver`). Upholds I12: what is not known is absent.
 
 use std::fmt::Error;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use covey_mesh::status::{Phase, Status};
 
 use super::page::{Page, flag};
 use crate::admin::names;
-use crate::frame::{Verdict, state_groups, verdict};
+use crate::frame::{MeshFrame, SILENT_MS_MAX, Verdict, verdict};
 use crate::plugin::{DELAY_BOUNDS_MS, NotesSnapshot};
 
 /// Kinds of notes that have a counter of their own below (or in the driver's numbers); the rest is one family.
@@ -34,20 +34,29 @@ const NAMED_ELSEWHERE: [&str; 18] = [
     "sent_frames",
 ];
 
-/// The verdict and the replica; `silent` is how old the status is.
+/// The verdict and the replica; `silent` is how old the status is. The verdict is the dashboard's, which has heard what
+/// other gateways see; before the first frame it is this gateway's alone.
 pub(super) fn write(
     page: &mut Page<'_>,
     status: &Status,
     silent: Duration,
-    converged_unix_ms: Option<u64>,
+    frame: Option<&MeshFrame>,
 ) -> Result<(), Error> {
     let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
-    judge(page, verdict(status, silent_ms).0)?;
-    if let Some(ms) = converged_unix_ms {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let is_old = |frame: &MeshFrame| now_ms.saturating_sub(u128::from(frame.t_ms)) > u128::from(SILENT_MS_MAX);
+    let word = match frame {
+        Some(frame) if silent_ms > SILENT_MS_MAX || is_old(frame) => Verdict::Unknown,
+        Some(frame) => of_word(&frame.verdict.word),
+        None => verdict(status, silent_ms).0,
+    };
+    judge(page, word)?;
+    if let Some(ms) = frame.and_then(|frame| frame.verdict.converged_ms) {
         page.gauge(names::LAST_CONVERGED, ms as f64 / 1e3)?;
     }
-    if let Some(groups) = state_groups(status, silent_ms) {
-        page.gauge(names::STATE_GROUPS, groups as f64)?;
+    let groups = frame.and_then(|frame| frame.gateways.iter().filter_map(|gateway| gateway.group).max());
+    if let Some(last) = groups.filter(|_| word != Verdict::Unknown) {
+        page.gauge(names::STATE_GROUPS, f64::from(last) + 1.0)?;
     }
     page.gauge(names::SILENT, silent.as_secs_f64())?;
     let phases = [("joining", Phase::Joining), ("clean", Phase::Clean), ("dirty", Phase::Dirty)];
@@ -59,6 +68,11 @@ pub(super) fn write(
         page.gauge(names::CLOCK_AHEAD, ms as f64 / 1e3)?;
     }
     replica(page, status)
+}
+
+/// A word that this version does not know says nothing.
+fn of_word(word: &str) -> Verdict {
+    Verdict::ALL.into_iter().find(|verdict| verdict.name() == word).unwrap_or(Verdict::Unknown)
 }
 
 fn judge(page: &mut Page<'_>, word: Verdict) -> Result<(), Error> {

@@ -19,12 +19,13 @@ use prometheus_client::registry::Registry;
 
 use self::page::Page;
 use super::names;
+use crate::frame::MeshFrame;
 use crate::server::Gateway;
 
 /// Everything, as OpenMetrics text.
-pub(super) fn text(gateway: &Arc<Gateway>) -> String {
+pub(super) fn text(gateway: &Arc<Gateway>, frame: Option<Arc<MeshFrame>>) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Scrape(Arc::clone(gateway))));
+    registry.register_collector(Box::new(Scrape(Arc::clone(gateway), frame)));
     let mut out = String::new();
     encode(&mut out, &registry).expect("writing to a string cannot fail");
     out
@@ -47,7 +48,8 @@ pub(super) fn classic(open: &str) -> String {
     out
 }
 
-struct Scrape(Arc<Gateway>);
+/// A gateway, and the latest frame of its mesh.
+struct Scrape(Arc<Gateway>, Option<Arc<MeshFrame>>);
 
 impl fmt::Debug for Scrape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,7 +65,7 @@ impl Collector for Scrape {
         let mut page = Page::new(encoder);
         gateway::write(&mut page, gateway)?;
         page.gauge(names::ENABLED, page::flag(gateway.config().mesh.net.is_some()))?;
-        mesh::write(&mut page, &status, silent, gateway.converged_unix_ms())?;
+        mesh::write(&mut page, &status, silent, self.1.as_deref())?;
         peers::write(&mut page, &status, &net.links, silent)?;
         mesh::observed(&mut page, &gateway.plugin().notes())?;
         driver::write(&mut page, &net)
@@ -72,14 +74,15 @@ impl Collector for Scrape {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     use covey_mesh::status::{PeerStatus, Phase, Status};
 
     use super::*;
+    use crate::frame::{GatewayView, VerdictView};
 
-    /// A status of that age, written out.
-    struct Told(Status, Duration);
+    /// A status of that age and a frame, written out.
+    struct Told(Status, Duration, Option<MeshFrame>);
 
     impl fmt::Debug for Told {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,14 +93,14 @@ mod tests {
     impl Collector for Told {
         fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
             let mut page = Page::new(encoder);
-            mesh::write(&mut page, &self.0, self.1, Some(5_500))?;
+            mesh::write(&mut page, &self.0, self.1, self.2.as_ref())?;
             peers::write(&mut page, &self.0, &[], self.1)
         }
     }
 
-    fn told(status: &Status, age: Duration) -> String {
+    fn told(status: &Status, age: Duration, frame: Option<MeshFrame>) -> String {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Told(status.clone(), age)));
+        registry.register_collector(Box::new(Told(status.clone(), age, frame)));
         let mut out = String::new();
         encode(&mut out, &registry).expect("writing to a string cannot fail");
         out
@@ -133,16 +136,41 @@ mod tests {
         }
     }
 
+    /// A frame of so many milliseconds ago, in which another gateway does not hear a third.
+    fn frame(ago_ms: u64) -> MeshFrame {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis();
+        let verdict = VerdictView { word: "degraded".to_owned(), converged_ms: Some(5_500), ..VerdictView::default() };
+        let gateways = [Some(0), Some(1), None].map(|group| GatewayView { group, ..GatewayView::default() });
+        let t_ms = u64::try_from(now).expect("in range") - ago_ms;
+        MeshFrame { t_ms, verdict, gateways: gateways.to_vec(), ..MeshFrame::default() }
+    }
+
+    #[test]
+    fn the_verdict_is_the_dashboards_as_long_as_that_is_of_now() {
+        let fresh = told(&two_equal(), Duration::ZERO, Some(frame(500)));
+        for sample in [
+            "covey_mesh_converged 0",
+            "covey_mesh_verdict{word=\"degraded\"} 1",
+            "covey_mesh_state_groups 2",
+            "covey_mesh_last_converged_timestamp_seconds 5.5",
+        ] {
+            assert!(has(&fresh, sample), "{sample} is not in {fresh}");
+        }
+        let old = told(&two_equal(), Duration::ZERO, Some(frame(4_000)));
+        assert!(has(&old, "covey_mesh_verdict{word=\"unknown\"} 1") && !has(&old, "covey_mesh_converged"), "{old}");
+        assert!(has(&old, "covey_mesh_last_converged_timestamp_seconds 5.5") && !has(&old, "covey_mesh_state_groups"));
+        let silent = told(&two_equal(), Duration::from_secs(10), Some(frame(0)));
+        assert!(has(&silent, "covey_mesh_verdict{word=\"unknown\"} 1"), "{silent}");
+    }
+
     #[test]
     fn what_is_not_known_is_absent_and_absolute_times_stand_still() {
         let status = two_equal();
-        let now = told(&status, Duration::ZERO);
+        let now = told(&status, Duration::ZERO, None);
         for sample in [
             "covey_mesh_converged 1",
             "covey_mesh_verdict{word=\"converged\"} 1",
             "covey_mesh_verdict{word=\"unknown\"} 0",
-            "covey_mesh_state_groups 1",
-            "covey_mesh_last_converged_timestamp_seconds 5.5",
             "covey_mesh_lag_seconds{peer=\"b\"} 0",
             "covey_mesh_peer_linked{peer=\"b\"} 1",
         ] {
@@ -153,7 +181,7 @@ mod tests {
             assert!(!has(&now, absent), "{absent} is in {now}");
         }
         assert!(!now.contains("peer=\"c\""), "a gateway that left has no series: {now}");
-        let late = told(&status, Duration::from_secs(10));
+        let late = told(&status, Duration::from_secs(10), None);
         assert!(has(&late, "covey_mesh_verdict{word=\"unknown\"} 1") && !has(&late, "covey_mesh_converged"), "{late}");
         assert!(!has(&late, "covey_mesh_lag_") && !has(&late, "covey_mesh_state_groups"), "{late}");
         let at = |text: &str| {

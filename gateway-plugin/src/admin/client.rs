@@ -1,0 +1,127 @@
+//! Asking a gateway's admin port: one JSON answer at a time.
+//!
+//! Not here: streams of frames (`stream`), what the answers mean.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+/// Why a gateway could not be asked.
+#[derive(Debug)]
+pub enum AskError {
+    /// The admin port did not answer. Fault: the address, or the gateway is down.
+    Unreachable {
+        /// Where it was sought.
+        admin: String,
+        /// What the client said.
+        error: String,
+    },
+    /// Something answered that is no gateway of this version.
+    Foreign {
+        /// Where it was found.
+        admin: String,
+        /// What was wrong with its answer.
+        error: String,
+    },
+    /// The gateway says that it cannot answer now.
+    Refused {
+        /// Which.
+        admin: String,
+        /// Why, in its words.
+        error: String,
+    },
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { admin, error } => write!(
+                f,
+                "cannot reach a gateway's admin port at {admin}: {error}; is it running, and is that its --admin-listen?"
+            ),
+            Self::Foreign { admin, error } => {
+                write!(f, "{admin} does not answer like a covey gateway: {error}; is that its --admin-listen?")
+            }
+            Self::Refused { admin, error } => write!(f, "the gateway at {admin} cannot answer: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for AskError {}
+
+/// An HTTP client for one admin port.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminClient {
+    admin: String,
+    base: String,
+    http: reqwest::Client,
+}
+
+impl AdminClient {
+    /// A client that waits `timeout` for each answer to begin and to end; `None` for streams, which do not end.
+    pub(crate) fn new(admin: &str, timeout: Option<Duration>) -> Result<Self, AskError> {
+        // Fails when a provider is installed already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let base = admin.trim_end_matches('/');
+        let base = if base.contains("://") { base.to_owned() } else { format!("http://{base}") };
+        let builder = reqwest::Client::builder().no_proxy().connect_timeout(timeout.unwrap_or(CONNECT_TIMEOUT));
+        let builder = match timeout {
+            Some(timeout) => builder.timeout(timeout),
+            None => builder,
+        };
+        let http = builder.build().map_err(|error| unreachable_at(admin, &error))?;
+        Ok(Self { admin: admin.to_owned(), base, http })
+    }
+
+    /// The address as it was given.
+    pub(crate) fn admin(&self) -> &str {
+        &self.admin
+    }
+
+    /// A successful response to a GET of `path`.
+    pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<reqwest::Response, AskError> {
+        let mut request = self.http.get(format!("{}{path}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let text = response.text().await.unwrap_or_default();
+        if status == reqwest::StatusCode::SERVICE_UNAVAILABLE {
+            return Err(AskError::Refused { admin: self.admin.clone(), error: text.trim().to_owned() });
+        }
+        Err(self.foreign(format!("status {status} to {path}")))
+    }
+
+    /// The JSON answer to a GET of `path`.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, path: &str) -> Result<T, AskError> {
+        let response = self.get(path, &[]).await?;
+        let body = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        serde_json::from_slice(&body).map_err(|error| self.foreign(error.to_string()))
+    }
+
+    pub(crate) fn unreachable(&self, error: &reqwest::Error) -> AskError {
+        unreachable_at(&self.admin, error)
+    }
+
+    pub(crate) fn foreign(&self, error: String) -> AskError {
+        AskError::Foreign { admin: self.admin.clone(), error }
+    }
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The innermost cause says what is wrong; what is around it says only that something is.
+fn unreachable_at(admin: &str, error: &reqwest::Error) -> AskError {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = error.to_string();
+        cause = error.source();
+    }
+    AskError::Unreachable { admin: admin.to_owned(), error: text }
+}
