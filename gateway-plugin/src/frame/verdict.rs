@@ -5,6 +5,7 @@
 //!
 //! Not here: what other gateways see (`judge` adds that).
 
+use covey_crdt::plant::{Plant, planted};
 use covey_mesh::status::{PeerStatus, Phase, Status};
 use serde::{Deserialize, Serialize};
 
@@ -162,7 +163,8 @@ fn differs(status: &Status, peer: &PeerStatus) -> bool {
 
 /// Connected, and not heard.
 fn is_silent(peer: &PeerStatus) -> bool {
-    peer.linked && peer.heard_ms.is_some_and(|ms| ms > HEARD_MS_MAX)
+    let silent = peer.linked && peer.heard_ms.is_some_and(|ms| ms > HEARD_MS_MAX);
+    silent && !planted(Plant::VerdictIgnoresSilence)
 }
 
 /// Out of reach after having been heard; a peer never heard of is still connecting.
