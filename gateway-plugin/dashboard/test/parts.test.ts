@@ -107,6 +107,7 @@ describe('text', () => {
     expect([3, 250, 1250, 42_900, 243_000, 7_500_000].map((value) => plain(duration(value)))).toEqual(['3 ms', '250 ms', '1.3 s', '42 s', '4 min 3 s', '2 h 5 min']);
     expect([percent(null), plain(percent(0.5)), plain(percent(1))]).toEqual(['–', '50.0 %', '100 %']);
     expect([signed(3), signed(-1.25), signed(0)].map(plain)).toEqual(['+3 ms', '−1.3 ms', '±0 ms']);
+    expect([signed(420, 0.345), signed(0, 0.5), signed(-12_500, 3)].map(plain)).toEqual(['+420 ± 0.35 ms', '0 ± 0.5 ms', '−12.5 ± 0.01 s']);
     expect([age(400), age(65_000)].map(plain)).toEqual(['0.4 s', '1 min 5 s']);
     expect(plain(moment(12_500, true))).toBe('12.50 s');
   });

@@ -107,8 +107,8 @@ export class Clocks extends Panel {
     context.font = font(row >= 16 ? 12 : 10);
     context.fillStyle = clock === null || clock === 'good' ? colours.muted : colour;
     const half = halfOf(list);
-    const value = gateway.clock_ahead_ms === null ? '–' : signed(gateway.clock_ahead_ms);
-    context.fillText(fit(context, `${value}${half === null ? '' : ` ± ${duration(Math.round(half * 100) / 100)}`} ${clock === null ? 'not known' : clock === 'good' ? '' : clock}`, context.canvas.clientWidth - right - 10), right + 10, y);
+    const value = gateway.clock_ahead_ms === null ? '–' : signed(gateway.clock_ahead_ms, half);
+    context.fillText(fit(context, `${value} ${clock === null ? 'not known' : clock === 'good' ? '' : clock}`, context.canvas.clientWidth - right - 10), right + 10, y);
   }
 
   private say(frame: MeshFrame, at: number): string {

@@ -104,7 +104,7 @@ export class Matrix extends Panel {
     const left = Math.min(longest + 14, width * 0.3, 130);
     const breaks = order.filter((at, place) => place > 0 && frame.gateways[at]?.group !== frame.gateways[order[place - 1] ?? at]?.group).length;
     const gap = n > 24 ? 3 : 6;
-    const cell = Math.max(4, Math.min(width > 700 ? 88 : n > 4 ? 54 : 64, Math.floor((width - left - breaks * gap - 2) / n)));
+    const cell = Math.max(4, Math.min(width > 700 ? 88 : n > 4 ? Math.max(20, Math.min(54, 400 / n)) : 64, Math.floor((width - left - breaks * gap - 2) / n)));
     const at: number[] = [];
     let offset = 0;
     order.forEach((gateway, place) => {

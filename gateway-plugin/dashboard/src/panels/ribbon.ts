@@ -45,7 +45,7 @@ export class Ribbon extends TimePanel {
     const names = laneNames(entry, entries);
     const faults = stretches(entries);
     const lanes = faults.reduce((most, fault) => Math.max(most, fault.lane + 1), 0);
-    const lane = names.length <= 5 ? 38 : names.length <= 8 ? 30 : names.length <= 16 ? 20 : names.length <= 32 ? 12 : 9;
+    const lane = names.length <= 5 ? 38 : names.length <= 10 ? 30 : names.length <= 16 ? 22 : names.length <= 32 ? 12 : 9;
     const bottom = names.length * lane + (lanes > 0 ? lanes * FAULT_PX + 8 : 0);
     const on = surface(this.canvas, width, bottom + AXIS + 2);
     const at = scale(scene, width);
@@ -101,7 +101,8 @@ export class Ribbon extends TimePanel {
       if (column >= 0 && highest > 0) context.fillRect(column, top + tall - highest, 1, highest);
     };
     entries.forEach((entry, place) => {
-      const lag = entry.derived.lanes.get(name)?.lag ?? 0;
+      const lane = entry.derived.lanes.get(name);
+      const lag = !lane || lane.left ? 0 : (lane.lag ?? 0);
       const [x0, x1] = [Math.floor(at.x(entry.frame.t_ms)), Math.ceil(at.x(entries[place + 1]?.frame.t_ms ?? entry.frame.t_ms + 1000))];
       if (lag === 0) return;
       const height = Math.max(1.5, (Math.log1p(lag) / full) * tall * 0.8);

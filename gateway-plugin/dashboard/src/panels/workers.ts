@@ -86,7 +86,7 @@ export class Workers extends Panel {
   }
 
   private fill(row: Row, worker: WorkerView, frame: MeshFrame, order: number[]): void {
-    const known = worker.by.filter((coverage): coverage is CoverageView => coverage !== null);
+    const known = worker.by.filter((coverage, at): coverage is CoverageView => coverage !== null && !frame.gateways[at]?.left);
     const common = mostCommon(known.map(([, , digest]) => digest));
     attr(row.root, 'data-differs', worker.differs ? 'true' : null);
     say(row.name, worker.up === false ? `${worker.id} (down)` : worker.id);
