@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { quantile } from '../src/buckets';
 import { age, bytes, count, duration, moment, percent, signed, ticks, tiny } from '../src/format';
 import { parseFrame, parseRecording } from '../src/frame';
-import { isSilent, link, order } from '../src/order';
+import { isCurrent, isSilent, link, order } from '../src/order';
 import { estimates } from '../src/panels/clocks';
 import { isWanted } from '../src/panels/events';
 import { runs } from '../src/panels/ribbon';
@@ -45,6 +45,9 @@ describe('links', () => {
   });
   it('are silent when nothing was heard of late', () => {
     expect([isSilent([true, 1300, 0, 0, 1, 1]), isSilent([true, 900, 0, 0, 1, 1]), isSilent([false, 1300, 0, 0, 1, 1]), isSilent(null)]).toEqual([true, false, false, false]);
+  });
+  it('make a cell old when the row told long ago, or does not hear the column', () => {
+    expect([isCurrent(gateway('a'), cell(true)), isCurrent(gateway('a'), cell(false)), isCurrent(gateway('a', { age_ms: 9000 }), cell(true)), isCurrent(gateway('a', { age_ms: null }), cell(true)), isCurrent(gateway('a'), [true, 5000, 0, 0, 1, 1])]).toEqual([true, false, false, false, false]);
   });
   it('are not known when a side does not tell, or told long ago', () => {
     expect(link(two(true, false, 60_000), 0, 1)).toBe('unknown');

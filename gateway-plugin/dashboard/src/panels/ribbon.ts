@@ -70,6 +70,7 @@ export class Ribbon extends TimePanel {
     const gap = height >= 12 ? 2 : 1;
     const [top, tall] = [y + gap / 2, height - gap];
     const plates: (() => void)[] = [];
+    let shown: { group: number | null; to_ms: number } | null = null;
     for (const run of runs(entries, name)) {
       const [x0, x1] = [Math.max(at.left, at.x(run.from_ms)), Math.min(at.right, at.x(run.to_ms))];
       if (x1 <= x0) continue;
@@ -86,7 +87,10 @@ export class Ribbon extends TimePanel {
       context.fillStyle = group === null ? hatch() : groupFill(group);
       context.fillRect(x0, top, width, tall);
       if (phase !== 'clean' || repairing) notClean(context, x0, x1, top + tall - 3);
-      if (width > 22 && height >= 12) plates.push(() => plate(context, group === null ? '?' : groupLetter(group), x0 + 11, y + height / 2, Math.min(12, height - 6), group));
+      // One letter is enough while the group stays.
+      const isSame = shown !== null && shown.group === group && shown.to_ms >= run.from_ms;
+      if (width > 22 && height >= 12 && !isSame) plates.push(() => plate(context, group === null ? '?' : groupLetter(group), x0 + 11, y + height / 2, Math.min(12, height - 6), group));
+      if (width > 22 || isSame) shown = { group, to_ms: run.to_ms };
     }
     this.lags(context, entries, name, top, tall, at, most);
     plates.forEach((draw) => draw());
