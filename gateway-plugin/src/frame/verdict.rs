@@ -9,7 +9,7 @@ use covey_mesh::status::{PeerStatus, Phase, Status};
 use serde::{Deserialize, Serialize};
 
 /// A mesh thread that has not finished a turn for this long describes the past, milliseconds.
-const SILENT_MS_MAX: u64 = 3_000;
+pub const SILENT_MS_MAX: u64 = 3_000;
 /// A linked peer not heard of for this long may be anything, milliseconds (an exchange is due every 250; a few of them may
 /// be late on a busy machine).
 pub const HEARD_MS_MAX: u64 = 1_200;
@@ -35,6 +35,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Self; 6] =
+        [Self::Converged, Self::Converging, Self::Degraded, Self::Diverged, Self::Partitioned, Self::Unknown];
+
     /// The word.
     #[must_use]
     pub const fn name(self) -> &'static str {
