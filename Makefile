@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix bench plants cargo
+.PHONY: help demo test verify fix bench plants cargo dashboard check-dashboard
 
 CARGO ?= cargo
 # Passed on to what a target runs: make demo ARGS='--gateways 4 --json out.json'
@@ -17,7 +17,7 @@ DENY_VERSION := 0.20.2
 TOOLS := $(CURDIR)/target/tools
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10 | sed 's/^/  make /'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18 | sed 's/^/  make /'
 
 cargo:
 	@command -v $(CARGO) > /dev/null || { \
@@ -65,3 +65,23 @@ fix: cargo ## Format, and apply what clippy can mend by itself
 
 bench: cargo ## Time the hot paths against their budgets
 	$(CARGO) run --release -p covey-benches
+
+DASHBOARD := gateway-plugin/dashboard
+
+dashboard: ## Build the convergence page into gateway-plugin/dashboard/dist (needs npm)
+	@command -v npm > /dev/null || { \
+	  echo "The convergence page is built with npm, which is not on the PATH (Node 20.19 or newer: https://nodejs.org)." >&2; \
+	  echo "Without it gateways serve the plain page, /plain, instead." >&2; \
+	  exit 1; }
+	@cd $(DASHBOARD) && npm ci --no-audit --no-fund --loglevel=error && npm run build --silent
+
+check-dashboard: cargo dashboard ## Test the page: its parts, then in a real Chromium against real gateways and a playback
+	@cd $(DASHBOARD) && npm test --silent
+	@if ! [ -x "$${CHROMIUM:-/usr/bin/chromium}" ] && [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	  echo "installing chromium"; \
+	  { apt-get update && apt-get install -y chromium; } > /dev/null 2>&1 || true; fi
+	@if ! [ -x "$${CHROMIUM:-/usr/bin/chromium}" ]; then \
+	  echo "SKIPPED: tests in a browser (no Chromium; install it, or set CHROMIUM to one)"; \
+	else \
+	  $(CARGO) build --quiet -p covey-gateway-plugin --bin covey -p covey-sim --bin covey-sim && \
+	  cd $(DASHBOARD) && npm run e2e --silent; fi

@@ -18,6 +18,7 @@ pub mod conversation;
 pub mod demo;
 pub mod diff;
 pub mod engine;
+pub mod film;
 #[cfg(feature = "plants")]
 pub mod hunt;
 pub mod invariants;
@@ -27,6 +28,7 @@ pub mod network;
 pub mod oracle;
 pub mod plan;
 pub mod ring1;
+pub mod serve;
 pub mod shrink;
 pub mod swarm;
 pub mod trace;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use covey_sim::demo::{self, DemoArgs};
 use covey_sim::ring1::{self, DiffArgs, LegsArgs, RunArgs, ShrinkArgs, SwarmArgs};
+use covey_sim::serve::{self, ServeArgs};
 use covey_sim::worker::{self, WorkerArgs};
 
 /// Tries Covey out: an engine model, workloads, and a demo with real processes
@@ -27,6 +28,8 @@ enum Command {
     Legs(LegsArgs),
     /// Run one plan of the deterministic simulator and print what it came to, with traces if asked
     Run(RunArgs),
+    /// Play a simulated run, or a recording of real gateways, on the dashboard's page
+    Serve(ServeArgs),
     /// Make a plan that breaks an invariant smaller
     Shrink(ShrinkArgs),
     /// Run many seeds of the deterministic simulator
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
             Command::Diff(args) => ring1::diff(&args),
             Command::Legs(args) => ring1::legs(&args),
             Command::Run(args) => ring1::run(&args),
+            Command::Serve(args) => serve::run(&args).await,
             Command::Shrink(args) => ring1::shrink(&args),
             Command::Swarm(args) => ring1::swarm(&args),
             Command::Worker(args) => worker::run(&args).await.map(|()| ExitCode::SUCCESS),

@@ -22,7 +22,12 @@ pub(super) fn rows(view: &View, viewer: Option<&Status>, gone: &[(String, String
     for (name, life) in gone {
         row(&mut rows, name).life.clone_from(life);
     }
-    for sight in &view.sights {
+    // A gateway that the viewer does not count any more is not brought back by what it said before.
+    let counts = |sight: &&Sight| {
+        let name = sight.name.as_str();
+        viewer.is_none_or(|status| status.name == name || status.peers.iter().any(|peer| peer.name == name))
+    };
+    for sight in view.sights.iter().filter(counts) {
         told(row(&mut rows, sight.name.as_str()), sight);
     }
     if let Some(status) = viewer {

@@ -104,7 +104,7 @@ async fn a_goodbye_shows_in_the_stream_at_once_and_the_stream_ends_with_its_gate
     // Whether it is still listed depends on how fast it is retired; what it said is told in any case.
     let told = |event: &EventView| event.text == "two said goodbye" || event.text == "two left the mesh";
     while !frames.iter().any(|frame| frame.events.iter().any(told)) {
-        let last = frames.last().map(|frame| &frame.verdict);
+        let last: Vec<&EventView> = frames.iter().flat_map(|frame| &frame.events).collect();
         assert!(left.elapsed() < Duration::from_secs(10), "two never left: {last:?}");
         let chunk = timeout(Duration::from_secs(3), stream.chunk()).await.expect("a frame in time").expect("read");
         text.push_str(std::str::from_utf8(&chunk.expect("more")).expect("text"));

@@ -115,6 +115,11 @@ impl Network {
         self.weigh_cuts();
     }
 
+    /// Partitions that last, in the order in which they began.
+    pub fn cuts(&self) -> impl Iterator<Item = Cut> + '_ {
+        self.cuts.values().copied()
+    }
+
     fn weigh_cuts(&mut self) {
         for from in 0..self.nodes {
             for to in 0..self.nodes {

@@ -19,7 +19,7 @@ pub use diff::{DiffArgs, diff};
 pub use legs::{LegsArgs, legs};
 pub use plan_args::{PlanArgs, Regression, read_plan};
 pub use plants::PlantFound;
-pub use run::{RunArgs, run};
+pub use run::{FilmArgs, RunArgs, run};
 pub use shrink::{ShrinkArgs, shrink};
 pub use swarm::{SwarmArgs, swarm};
 

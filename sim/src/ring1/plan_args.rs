@@ -54,6 +54,16 @@ impl PlanArgs {
         }
     }
 
+    /// What to call the plan in a title.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match (&self.plan, &self.leg) {
+            (Some(file), _) => format!("plan {}", file.display()),
+            (None, Some(name)) => format!("leg {name}"),
+            (None, None) => format!("seed {}", self.seed),
+        }
+    }
+
     /// How to name the plan again on a command line.
     pub(super) fn again(&self) -> String {
         let plant = self.plant.as_ref().map(|name| format!(" --plant {name}")).unwrap_or_default();

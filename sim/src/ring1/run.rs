@@ -3,6 +3,7 @@
 //! Not here: the text of a failure (`failure`).
 
 use std::fs::File;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,8 +14,9 @@ use super::plan_args::PlanArgs;
 use super::plants;
 use super::say;
 use super::units::moment_us;
+use crate::film::film;
 use crate::plan::Plan;
-use crate::trace::{Jsonl, Perfetto, Tee, plan_hash};
+use crate::trace::{Jsonl, Perfetto, Tee, node_name, plan_hash};
 use crate::world::{self, Outcome, Watch, World};
 
 /// What `covey-sim run` takes.
@@ -28,9 +30,42 @@ pub struct RunArgs {
     /// Write a trace that ui.perfetto.dev opens: a process a node, arrows for frames, counters for lag
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
+    /// Write a film of the run for the dashboard, a frame a line: `covey-sim serve --recording FILE` plays it
+    #[arg(long, value_name = "FILE")]
+    frames: Option<PathBuf>,
+    #[command(flatten)]
+    film: FilmArgs,
     /// Stop at this virtual time, for example 41.2s [default: run until all replicas are clean and equal]
     #[arg(long, value_name = "TIME", value_parser = moment_us)]
     until: Option<u64>,
+}
+
+/// How a run is filmed.
+#[derive(Args, Clone, Debug)]
+pub struct FilmArgs {
+    /// Virtual time from one frame to the next, for example 100ms; at least 10ms
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = moment_us)]
+    every: u64,
+    /// Film what this gateway knows, for example gw-2 [default: what an observer sees who knows everything]
+    #[arg(long = "as", value_name = "NAME")]
+    viewer: Option<String>,
+}
+
+impl FilmArgs {
+    /// Milliseconds between frames, and the viewer's number.
+    ///
+    /// # Errors
+    /// When there is no such gateway in the plan, or frames are too many.
+    pub fn check(&self, plan: &Plan) -> Result<(u64, Option<usize>), String> {
+        let every_ms = self.every / 1_000;
+        if every_ms < 10 {
+            return Err("--every is below 10ms: frames that close show nothing more".to_owned());
+        }
+        let Some(name) = &self.viewer else { return Ok((every_ms, None)) };
+        let found = (0..plan.nodes).find(|node| node_name(*node) == *name);
+        let last = node_name(plan.nodes - 1);
+        found.map(|node| (every_ms, Some(node))).ok_or(format!("--as {name}: the plan has gw-0 to {last}"))
+    }
 }
 
 /// Runs one plan and prints it, and what it came to.
@@ -43,7 +78,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, String> {
 
 fn planted(args: &RunArgs) -> Result<ExitCode, String> {
     let mut plan = args.plan.plan()?;
-    let outcome = if args.trace.is_some() || args.perfetto.is_some() {
+    let outcome = if let Some(path) = &args.frames {
+        filmed(args, &plan, path)?
+    } else if args.trace.is_some() || args.perfetto.is_some() {
         traced(args, &plan)?
     } else {
         let whole = plan.end_us;
@@ -58,6 +95,25 @@ fn planted(args: &RunArgs) -> Result<ExitCode, String> {
     }
     say(&failure::text(&plan, &args.plan.again(), args.until));
     Ok(ExitCode::FAILURE)
+}
+
+/// Runs the plan and writes its film.
+fn filmed(args: &RunArgs, plan: &Plan, path: &Path) -> Result<Outcome, String> {
+    if args.trace.is_some() || args.perfetto.is_some() {
+        return Err("--frames and a trace in one run: run it twice, it is the same run".to_owned());
+    }
+    let (every_ms, viewer) = args.film.check(plan)?;
+    let mut out = BufWriter::new(create(path)?);
+    let mut broken = None;
+    let outcome = film(plan, every_ms, viewer, args.until, |frame| {
+        let wrote = serde_json::to_writer(&mut out, &frame).map_err(std::io::Error::from);
+        broken = wrote.and_then(|()| out.write_all(b"\n")).err();
+        broken.is_none()
+    });
+    match broken.or(out.flush().err()) {
+        Some(why) => Err(format!("{} could not be written to its end: {why}; is the disk full?", path.display())),
+        None => Ok(outcome),
+    }
 }
 
 /// Runs the plan with the traces that were asked for. A panic ends it like anywhere else, with the traces as far as they got.

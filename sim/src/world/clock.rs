@@ -5,7 +5,7 @@
 use covey_crdt::stamp::WallMs;
 
 /// Virtual wall time at the start, milliseconds since the Unix epoch.
-const EPOCH_MS: u64 = 1_764_000_000_000;
+pub(super) const EPOCH_MS: u64 = 1_764_000_000_000;
 /// A mended clock is at most this far off, in milliseconds.
 const MENDED_MS: i64 = 100;
 

@@ -12,6 +12,7 @@ mod checks;
 mod clock;
 mod event;
 mod faults;
+mod film;
 mod frames;
 mod gauges;
 mod links;
@@ -47,6 +48,7 @@ use rules::Before;
 use slot::Slot;
 
 pub use bound::CONVERGE_MS;
+pub use film::Shot;
 
 /// Node processes start within this of one another, in milliseconds.
 const START_MS: u64 = 300;

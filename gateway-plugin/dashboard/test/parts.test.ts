@@ -1,0 +1,117 @@
+import { describe, expect, it } from 'vitest';
+
+import { quantile } from '../src/buckets';
+import { age, bytes, count, duration, moment, percent, signed, ticks, tiny } from '../src/format';
+import { parseFrame, parseRecording } from '../src/frame';
+import { isSilent, link, order } from '../src/order';
+import { estimates } from '../src/panels/clocks';
+import { isWanted } from '../src/panels/events';
+import { runs } from '../src/panels/ribbon';
+import { Store } from '../src/store';
+import { cell, event, frame, gateway } from './made';
+// @ts-expect-error a plain module without types
+import { recorded } from '../tools/fake-frames.mjs';
+
+describe('quantiles', () => {
+  const bounds = [1, 10, 100];
+  it('lie within their bucket', () => {
+    expect(quantile(bounds, [0, 10, 0, 0], 0.5)).toEqual({ ms: 5.5, open: false, at: 1.5 });
+    expect(quantile(bounds, [4, 0, 0, 0], 0.5)?.ms).toBe(0.5);
+    expect(quantile(bounds, [98, 0, 2, 0], 0.99)?.ms).toBe(55);
+  });
+  it('beyond the last bound are at least it', () => {
+    expect(quantile(bounds, [0, 0, 0, 5], 0.5)).toMatchObject({ ms: 100, open: true });
+  });
+  it('of nothing are not known', () => {
+    expect(quantile(bounds, [0, 0, 0, 0], 0.5)).toBeNull();
+    expect(quantile(bounds, [], 0.5)).toBeNull();
+  });
+});
+
+describe('the order', () => {
+  it('puts groups together, largest first, the unknown after them, those that left last', () => {
+    const list = [gateway('gw-10'), gateway('gw-2', { group: 1 }), gateway('gw-9'), gateway('gw-1', { group: null }), gateway('gw-3', { left: true }), gateway('gw-4', { group: 1 })];
+    expect(order(list).map((at) => list[at]?.name)).toEqual(['gw-9', 'gw-10', 'gw-2', 'gw-4', 'gw-1', 'gw-3']);
+  });
+});
+
+describe('links', () => {
+  const two = (there: boolean, back: boolean, age_ms = 0): ReturnType<typeof frame> => frame(1, 0, [gateway('a', { sees: [null, cell(there)] }), gateway('b', { age_ms, sees: [cell(back), null] })]);
+  it('are two-way, one-way, or none', () => {
+    expect(link(two(true, true), 0, 1)).toBe('both');
+    expect(link(two(true, false), 0, 1)).toBe('out');
+    expect(link(two(true, false), 1, 0)).toBe('in');
+    expect(link(two(false, false), 0, 1)).toBe('none');
+  });
+  it('are silent when nothing was heard of late', () => {
+    expect([isSilent([true, 1300, 0, 0, 1, 1]), isSilent([true, 900, 0, 0, 1, 1]), isSilent([false, 1300, 0, 0, 1, 1]), isSilent(null)]).toEqual([true, false, false, false]);
+  });
+  it('are not known when a side does not tell, or told long ago', () => {
+    expect(link(two(true, false, 60_000), 0, 1)).toBe('unknown');
+    expect(link(frame(1, 0, [gateway('a', { sees: [null, cell(true)] }), gateway('b', { sees: [null, null] })]), 0, 1)).toBe('unknown');
+  });
+});
+
+describe('the ribbon', () => {
+  it('joins what looks the same and breaks where nothing is known', () => {
+    const store = new Store();
+    [[1000, 0], [2000, 0], [3000, 1], [20_000, 1]].forEach(([t = 0, group = 0], at) => store.push(frame(at + 1, t, [gateway('a', { group })])));
+    expect(runs(store.entries, 'a').map(({ from_ms, to_ms, lane }) => [from_ms, to_ms, lane?.group])).toEqual([[1000, 3000, 0], [3000, 4000, 1], [20_000, 22_000, 1]]);
+    expect(runs(store.entries, 'b').every(({ lane }) => lane === null)).toBe(true);
+  });
+});
+
+describe('clocks', () => {
+  it('are brought to the median by what the one that measures knows of its own', () => {
+    const of = frame(1, 0, [gateway('a', { clock_ahead_ms: -2, sees: [null, [true, 0, 0, 0, 800, 5]] }), gateway('b', { sees: [[true, 0, 0, 0, 800, -5], null] })]);
+    expect(estimates(of, 1)).toEqual([{ from: 'a', ms: 3, half_ms: 0.4 }]);
+    expect(estimates(of, 0)).toEqual([]);
+  });
+});
+
+describe('events', () => {
+  it('are found by all words, and by level', () => {
+    const of = event('nothing heard of it', { gateway: 'gw-4', kind: 'link', level: 'warn' });
+    expect(isWanted(of, 'gw-4 heard', 'all')).toBe(true);
+    expect(isWanted(of, 'gw-4 clock', 'all')).toBe(false);
+    expect([isWanted(of, '', 'warn'), isWanted(of, '', 'bad')]).toEqual([true, false]);
+  });
+});
+
+describe('frames', () => {
+  const line = JSON.stringify(frame(1, 1000));
+  it('are refused with a reason', () => {
+    expect(parseFrame('{')).toBe('not JSON');
+    expect(parseFrame('{"schema":"x"}')).toContain('schema x');
+    expect(parseFrame(line.replace('"version":1', '"version":9'))).toContain('version 9');
+    expect(parseFrame(line.replace('"faults":[],', ''))).toContain('missing');
+  });
+  it('of a recording are one a line; only the last may be half there', () => {
+    expect(parseRecording(`${line}\n${line}\n`)).toHaveLength(2);
+    expect(parseRecording(`${line}\n${line.slice(0, 30)}`)).toHaveLength(1);
+    expect(parseRecording(`${line}\nrubbish\n${line}\n`)).toBe('line 2: not JSON');
+    expect(parseRecording('\n')).toBe('no frame in it');
+  });
+  it('that are made up can be read', () => {
+    const text = (recorded({ seconds: 3 }) as unknown[]).map((of) => JSON.stringify(of)).join('\n');
+    expect(parseRecording(text)).toHaveLength(6);
+  });
+});
+
+describe('text', () => {
+  const plain = (text: string): string => text.replace(/\u202f/g, ' ');
+  it('has units that fit', () => {
+    expect([0, 950, 12_345, 3_400_000].map((value) => plain(count(value)))).toEqual(['0', '950', '12.3 k', '3.4 M']);
+    expect([7, 999, 1500, 99_000, 2_500_000].map(tiny)).toEqual(['7', '999', '1.5k', '99k', '2.5M']);
+    expect([0, 999, 1500, 2_000_000].map((value) => plain(bytes(value)))).toEqual(['0 B', '999 B', '1.5 kB', '2 MB']);
+    expect([3, 250, 1250, 42_900, 243_000, 7_500_000].map((value) => plain(duration(value)))).toEqual(['3 ms', '250 ms', '1.3 s', '42 s', '4 min 3 s', '2 h 5 min']);
+    expect([percent(null), plain(percent(0.5)), plain(percent(1))]).toEqual(['–', '50.0 %', '100 %']);
+    expect([signed(3), signed(-1.25), signed(0)].map(plain)).toEqual(['+3 ms', '−1.3 ms', '±0 ms']);
+    expect([age(400), age(65_000)].map(plain)).toEqual(['0.4 s', '1 min 5 s']);
+    expect(plain(moment(12_500, true))).toBe('12.50 s');
+  });
+  it('has ticks at round moments, far enough apart', () => {
+    expect(ticks(0, 90_000, 900, 74, 0)).toEqual([0, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000, 70_000, 80_000, 90_000]);
+    expect(ticks(5, 5, 900, 74, 0)).toEqual([]);
+  });
+});

@@ -1,0 +1,42 @@
+// Pictures of a real run for the docs: five gateways, conversations, one gateway cut off for a while. Takes two minutes.
+// `node tools/shots.mjs DIR`. Needs the binaries (see e2e/fleet.mjs).
+import { mkdirSync } from 'node:fs';
+
+import { launch, open } from '../e2e/browser.mjs';
+import { Fleet } from '../e2e/fleet.mjs';
+
+const dir = process.argv[2] ?? new URL('../docs', import.meta.url).pathname;
+mkdirSync(dir, { recursive: true });
+const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+
+async function shot(browser, url, name, { full = true, hash = '', hover, ...how }) {
+  const { page, wrong, close } = await open(browser, url + hash, how);
+  if (full) await page.setViewportSize({ width: how.width ?? 1440, height: await page.evaluate(() => document.documentElement.scrollHeight) });
+  await pause(1500);
+  if (hover) await page.hover(hover.selector, { position: hover.at });
+  await pause(300);
+  const path = `${dir}/${name}.png`;
+  await (full ? page.locator('#app').screenshot({ path }) : page.screenshot({ path }));
+  await close();
+  wrong.forEach((line) => console.error(`${name}: ${line}`));
+}
+
+const browser = await launch();
+const fleet = await Fleet.start({ gateways: 5, workers: 6, cache_tokens: 6000 });
+try {
+  fleet.talk(5, 400);
+  const { admin } = fleet.gateways[0];
+  await pause(60_000);
+  fleet.switch.isolate(3);
+  await pause(14_000);
+  await shot(browser, admin, 'cut-off-dark', { scheme: 'dark', full: false, height: 1000, hover: { selector: '#matrix .stage canvas', at: { x: 300, y: 60 } } });
+  await pause(4000);
+  fleet.switch.heal();
+  await pause(35_000);
+  await shot(browser, admin, 'light', {});
+  await shot(browser, admin, 'dark', { scheme: 'dark' });
+  await shot(browser, admin, 'narrow', { width: 390, height: 844, full: false, scale: 2 });
+} finally {
+  await browser.close();
+  await fleet.stop();
+}
