@@ -110,7 +110,11 @@ async fn a_diff_that_cannot_ask_says_whom_and_ends_with_3() {
         let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert!(json["error"].as_str().is_some_and(|error| error.contains(other)));
     }
-    assert_eq!(covey(&["diff", "127.0.0.1:1"]).output().expect("it runs").status.code(), Some(2), "two are needed");
+    for misused in [&["diff", "127.0.0.1:1"][..], &["diff", "--limit", "x", "a:1", "b:1"], &["status", "--nonsense"]] {
+        let code = covey(misused).output().expect("it runs").status.code();
+        assert_eq!(code, Some(3), "2 would say that something is lost or diverged: {misused:?}");
+    }
+    assert_eq!(covey(&["diff", "--help"]).output().expect("it runs").status.code(), Some(0));
     // A mesh thread that stands still answers nobody, and whoever asks is told within seconds.
     let hook = format!("http://{}/test/mesh/stall", one.admin);
     assert_eq!(client().post(&hook).send().await.expect("it answers").status(), 202);
