@@ -3,7 +3,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix bench plants cargo dashboard check-dashboard
+.PHONY: help demo test verify fix bench plants cargo dashboard check-dashboard promtool lint-metrics grafana \
+  check-prometheus check-otel
 
 CARGO ?= cargo
 # Passed on to what a target runs: make demo ARGS='--gateways 4 --json out.json'
@@ -29,10 +30,38 @@ demo: cargo ## Build the binaries and compare gateways with and without the mesh
 	@$(CARGO) build --release --quiet -p covey-gateway-plugin --bin covey -p covey-sim --bin covey-sim
 	@exec "$${CARGO_TARGET_DIR:-target}/release/covey-sim" demo $(ARGS)
 
-test: cargo ## Run every test of the workspace, doc tests included
+test: cargo promtool ## Run every test of the workspace, doc tests included
 	@$(CARGO) test --workspace --no-fail-fast $(ARGS)
 	@# A build of the core with planted bugs in it: each must be found, and nothing without one.
 	@$(CARGO) test -p covey-sim --features plants --test plants
+	@$(MAKE) --no-print-directory check-otel check-prometheus
+
+# Debian's package `prometheus` has promtool and a server; it is never left running. Rules and metrics are tried with
+# promtool wherever it is; without it the tests say so and try the rest.
+promtool:
+	@if ! command -v promtool > /dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	  echo "installing Debian's prometheus (once), which has promtool"; \
+	  { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	    prometheus; } > /dev/null 2>&1 || true; \
+	  ! command -v systemctl > /dev/null || systemctl disable --now prometheus > /dev/null 2>&1 || true; fi
+	@command -v promtool > /dev/null || \
+	  echo "SKIPPED: promtool's checks of metrics and alert rules (install Debian's package prometheus)"
+
+lint-metrics: cargo promtool ## Check metrics, alert rules and the Grafana dashboard with promtool and against a gateway
+	@if command -v promtool > /dev/null; then export COVEY_PROMTOOL=promtool; fi; \
+	  $(CARGO) test -p covey-gateway-plugin --test it $(ARGS) ops::
+
+check-prometheus: cargo promtool ## A real Prometheus scrapes three gateways and is queried; one is killed
+	@if command -v prometheus > /dev/null; then \
+	  $(CARGO) test -p covey-gateway-plugin --test prometheus $(ARGS) -- --nocapture; \
+	  else echo "SKIPPED: check-prometheus (install Debian's package prometheus)"; fi
+
+check-otel: cargo ## Traces of decisions (feature `otel`) against a collector that decodes them
+	@$(CARGO) test -p covey-gateway-plugin --features otel-check --test otel $(ARGS)
+
+grafana: cargo ## Write gateway-plugin/ops/covey.grafana.json anew
+	@$(CARGO) run --quiet -p covey-gateway-plugin --example grafana > gateway-plugin/ops/covey.grafana.json.new
+	@mv gateway-plugin/ops/covey.grafana.json.new gateway-plugin/ops/covey.grafana.json
 
 plants: cargo ## Hunt for every planted bug and print the table (JSON=FILE also writes it there)
 	@# In a directory of its own: no binary that people run is built with planted bugs.
@@ -44,6 +73,9 @@ verify: cargo ## Check formatting, lints, docs, isolation, tidiness and licences
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(CARGO) test --quiet -p covey-benches --test tidy
+	$(CARGO) clippy -p covey-gateway-plugin --features otel-check --all-targets --quiet -- -D warnings
+	$(CARGO) clippy -p covey-gateway-plugin --test prometheus --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -p covey-gateway-plugin --features otel --no-deps --quiet
 	$(CARGO) clippy -p covey-sim --features plants --all-targets --quiet -- -D warnings
 	@if $(CARGO) tree -p covey-gateway-plugin -e normal --prefix none -f '{f}' | grep -w plants; then \
 	  echo "a gateway must not be built with planted bugs (above)" >&2; exit 1; fi

@@ -143,6 +143,10 @@ plants! {
         "each replica forgets retired lives when its own timer says so, not by an op";
     PublishesAtSelection, "publishes-at-selection", 20,
         "a placement is published when its worker is chosen, so a request the worker refuses leaves a phantom";
+    VerdictIgnoresSilence, "verdict-ignores-silence", 20,
+        "a connected peer that fell silent still counts as fine, so the dashboard stays green while a gateway is cut off";
+    SummaryWhileDirty, "summary-while-dirty", 20,
+        "a dirty replica's summary carries a digest, so pages show a state that its vector does not describe";
 }
 
 /// Whether the bug is planted here: never, in a build without the feature `plants`.

@@ -14,6 +14,8 @@ pub mod dashboard;
 pub mod frame;
 pub mod index;
 pub mod load;
+#[cfg(feature = "otel")]
+pub mod otel;
 pub mod plugin;
 pub mod policy;
 #[cfg(feature = "server")]

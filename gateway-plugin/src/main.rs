@@ -10,8 +10,13 @@ use clap::Parser;
 use covey_gateway_plugin::admin::{self, Verdict};
 use covey_gateway_plugin::cli::args::{Cli, Command, DiffArgs, GatewayArgs, RecordArgs, StatusArgs, TopArgs};
 use covey_gateway_plugin::cli::{Config, LogFormat};
+#[cfg(feature = "otel")]
+use covey_gateway_plugin::otel;
 use covey_gateway_plugin::server;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 const _: () = assert!(!covey_crdt::plant::COMPILED_IN, "a gateway is never built with planted bugs (feature `plants`)");
 
@@ -50,7 +55,13 @@ fn gateway(args: &GatewayArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    log_to_stderr(&config);
+    let _listening = match listen_in(&config) {
+        Ok(listening) => listening,
+        Err(error) => {
+            eprintln!("covey gateway: {error}");
+            return ExitCode::from(1);
+        }
+    };
     let outcome = tokio::runtime::Runtime::new()
         .map_err(server::RunError::System)
         .and_then(|runtime| runtime.block_on(server::run(config, |banner| print(&format!("{banner}\n")))));
@@ -63,13 +74,46 @@ fn gateway(args: &GatewayArgs) -> ExitCode {
     }
 }
 
-fn log_to_stderr(config: &Config) {
+/// A part of what the process tells: lines on standard error, traces.
+type Listener = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Log lines go to standard error; a span is a line when it ends, for whoever asks for spans (`--log`).
+fn lines(config: &Config) -> Listener {
     let filter = EnvFilter::try_new(&config.log).expect("the configuration holds a filter that parses");
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_span_events(FmtSpan::CLOSE);
     match config.log_format {
-        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
-        LogFormat::Json => builder.json().init(),
+        LogFormat::Text => {
+            lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).with_filter(filter).boxed()
+        }
+        LogFormat::Json => lines.json().with_filter(filter).boxed(),
     }
+}
+
+/// What keeps listeners going until the process ends.
+#[derive(Default)]
+struct Listening {
+    #[cfg(feature = "otel")]
+    _exporting: Option<otel::Exporting>,
+}
+
+/// Sets up lines and, with an endpoint, traces.
+#[cfg(feature = "otel")]
+fn listen_in(config: &Config) -> Result<Listening, otel::StartError> {
+    let mut listeners: Vec<Listener> = vec![lines(config)];
+    let mut listening = Listening::default();
+    if let Some(traces) = &config.traces {
+        let (layer, exporting) = otel::start(config, traces)?;
+        listeners.push(layer.boxed());
+        listening._exporting = Some(exporting);
+    }
+    tracing_subscriber::registry().with(listeners).init();
+    Ok(listening)
+}
+
+#[cfg(not(feature = "otel"))]
+fn listen_in(config: &Config) -> Result<Listening, std::convert::Infallible> {
+    tracing_subscriber::registry().with(lines(config)).init();
+    Ok(Listening::default())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, String> {

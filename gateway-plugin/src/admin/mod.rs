@@ -44,7 +44,7 @@ pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<Test
         package_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let reading = Router::new()
-        .route("/metrics", get(serve_metrics))
+        .route("/metrics", get(serve_metrics).with_state((Arc::clone(&gateway), Arc::clone(reel))))
         .route("/mesh", get(serve_mesh))
         .route("/mesh/state", get(state::serve_state))
         .route("/mesh/state/holder", get(state::serve_holder))
@@ -77,9 +77,9 @@ async fn lose_placements(State(gateway): State<Arc<Gateway>>) -> StatusCode {
 }
 
 /// OpenMetrics for whoever asks for it, as Prometheus does; the older text format for everybody else.
-async fn serve_metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
+async fn serve_metrics(State((gateway, reel)): State<(Arc<Gateway>, Arc<Reel>)>, headers: HeaderMap) -> Response {
     let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let text = metrics::text(&gateway);
+    let text = metrics::text(&gateway, reel.latest());
     if accepted.contains("application/openmetrics-text") {
         ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
     } else {

@@ -104,6 +104,10 @@ pub struct GatewayArgs {
     #[arg(long, env = "COVEY_LOG_FORMAT", help_heading = "Logging", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormatArg,
 
+    /// Flags of traces.
+    #[command(flatten, next_help_heading = "Traces (OpenTelemetry; builds with feature `otel`)")]
+    pub traces: TraceArgs,
+
     /// Lets whoever reaches the admin port break the mesh thread (POST /test/mesh/panic, /test/mesh/stall). For tests
     /// alone, therefore not an environment variable and not in the help; wants --admin-listen on loopback.
     #[arg(long, hide = true)]
@@ -138,6 +142,18 @@ pub struct MeshArgs {
     /// File with the key of block hashes: 64 hex digits (or 32 raw bytes). Default: derived from the secret.
     #[arg(long, env = "COVEY_MESH_HASH_KEY_FILE", value_name = "FILE")]
     pub mesh_hash_key_file: Option<PathBuf>,
+}
+
+/// Flags of traces.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// OpenTelemetry collector that gets a trace of each request's decision, OTLP over HTTP with protobuf: URL without a
+    /// path means /v1/traces. Default: none, nothing is traced. One that cannot be reached delays no request.
+    #[arg(long, env = "COVEY_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
+    /// Share of requests traced, 0 to 1. A client that sends a `traceparent` decides for its requests itself.
+    #[arg(long, env = "COVEY_OTLP_SAMPLE", default_value_t = 1.0, value_name = "SHARE")]
+    pub otlp_sample: f64,
 }
 
 /// Flags about limits. Times are in seconds unless they carry a unit (ms, s, m, h).

@@ -12,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 use super::args::{GatewayArgs, LogFormatArg};
 use super::error::ConfigError;
 use super::mesh::MeshSettings;
+use super::traces::Traces;
 use super::worker::WorkerSpec;
 use crate::policy::Policy;
 
@@ -64,6 +65,8 @@ pub struct Config {
     pub log: String,
     /// How it is logged.
     pub log_format: LogFormat,
+    /// Where traces of decisions go; `None`: nowhere.
+    pub traces: Option<Traces>,
     /// Whether the operators' port, then a loopback one, can break the mesh thread.
     pub test_hooks: bool,
 }
@@ -112,6 +115,7 @@ impl Config {
             max_body_bytes: usize::try_from(limits.max_body_bytes).unwrap_or(usize::MAX),
             log: args.log.clone(),
             log_format: args.log_format,
+            traces: Traces::parse(&args.traces)?,
             test_hooks: args.test_hooks,
         })
     }

@@ -105,6 +105,25 @@ pub enum ConfigError {
         /// `--admin-listen`.
         address: SocketAddr,
     },
+    /// A flag whose feature is not part of this build.
+    NotBuilt {
+        /// The flag, without dashes.
+        flag: &'static str,
+        /// The cargo feature.
+        feature: &'static str,
+    },
+    /// `--otlp-endpoint` is no URL that can be sent to.
+    Endpoint {
+        /// The text.
+        given: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// `--otlp-sample` is no share.
+    Sample {
+        /// The number.
+        given: f64,
+    },
     /// The log filter does not parse.
     LogFilter {
         /// The text.
@@ -192,6 +211,20 @@ impl fmt::Display for ConfigError {
                 "--test-hooks: whoever reaches {address} could break the mesh; leave the flag out, or put {} on loopback",
                 named("admin-listen")
             ),
+            Self::NotBuilt { flag, feature } => write!(
+                f,
+                "{}: this covey was built without it; build it with \
+                 `cargo build --release -p covey-gateway-plugin --bin covey --features {feature}`, or leave the flag out",
+                named(flag)
+            ),
+            Self::Endpoint { given, why } => write!(
+                f,
+                "{}: {given:?} cannot be sent to: {why}; give the collector's OTLP/HTTP address, such as http://127.0.0.1:4318",
+                named("otlp-endpoint")
+            ),
+            Self::Sample { given } => {
+                write!(f, "{}: {given} is no share; give a number from 0 to 1", named("otlp-sample"))
+            }
             Self::LogFilter { given, why } => {
                 write!(
                     f,

@@ -10,9 +10,11 @@ mod mesh;
 mod quantity;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod worker;
 
 pub use config::{Config, LogFormat, Timeouts};
 pub use error::ConfigError;
 pub use mesh::MeshSettings;
+pub use traces::Traces;
 pub use worker::WorkerSpec;

@@ -196,3 +196,19 @@ fn every_flag_says_its_environment_variable_and_default() {
         assert!(says, "--{flag} does not say its default");
     }
 }
+
+#[test]
+fn traces_want_a_collectors_address_a_share_and_a_build_that_has_them() {
+    refused(&["--otlp-sample", "1.5"], &["--otlp-sample", "COVEY_OTLP_SAMPLE", "0 to 1"]);
+    refused(&["--otlp-sample", "NaN"], &["--otlp-sample"]);
+    refused(&["--otlp-endpoint", "collector:4318"], &["--otlp-endpoint", "http://"]);
+    refused(&["--otlp-endpoint", "nonsense"], &["--otlp-endpoint", "nonsense", "http://127.0.0.1:4318"]);
+    assert_eq!(parse(&[]).expect("it parses").traces, None);
+    #[cfg(not(feature = "otel"))]
+    refused(&["--otlp-endpoint", "http://h:4318"], &["COVEY_OTLP_ENDPOINT", "--features otel"]);
+    #[cfg(feature = "otel")]
+    for (given, url) in [("http://h:4318", "http://h:4318/v1/traces"), ("https://h/otlp/x", "https://h/otlp/x")] {
+        let traces = parse(&["--otlp-endpoint", given, "--otlp-sample", "0.1"]).expect("it parses").traces;
+        assert_eq!(traces.map(|traces| (traces.endpoint.to_string(), traces.sample)), Some((url.to_owned(), 0.1)));
+    }
+}

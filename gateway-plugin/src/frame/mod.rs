@@ -18,7 +18,7 @@ mod verdict;
 mod workers;
 
 pub use maker::{FrameMaker, Scene, Viewer};
-pub use verdict::{HEARD_MS_MAX, Judged, LAG_MS_MAX, Verdict, verdict};
+pub use verdict::{HEARD_MS_MAX, Judged, LAG_MS_MAX, SILENT_MS_MAX, Verdict, verdict};
 pub use workers::WorkerFacts;
 
 use std::collections::BTreeMap;

@@ -5,11 +5,12 @@
 //!
 //! Not here: what other gateways see (`judge` adds that).
 
+use covey_crdt::plant::{Plant, planted};
 use covey_mesh::status::{PeerStatus, Phase, Status};
 use serde::{Deserialize, Serialize};
 
 /// A mesh thread that has not finished a turn for this long describes the past, milliseconds.
-const SILENT_MS_MAX: u64 = 3_000;
+pub const SILENT_MS_MAX: u64 = 3_000;
 /// A linked peer not heard of for this long may be anything, milliseconds (an exchange is due every 250; a few of them may
 /// be late on a busy machine).
 pub const HEARD_MS_MAX: u64 = 1_200;
@@ -35,6 +36,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Self; 6] =
+        [Self::Converged, Self::Converging, Self::Degraded, Self::Diverged, Self::Partitioned, Self::Unknown];
+
     /// The word.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -158,7 +163,8 @@ fn differs(status: &Status, peer: &PeerStatus) -> bool {
 
 /// Connected, and not heard.
 fn is_silent(peer: &PeerStatus) -> bool {
-    peer.linked && peer.heard_ms.is_some_and(|ms| ms > HEARD_MS_MAX)
+    let silent = peer.linked && peer.heard_ms.is_some_and(|ms| ms > HEARD_MS_MAX);
+    silent && !planted(Plant::VerdictIgnoresSilence)
 }
 
 /// Out of reach after having been heard; a peer never heard of is still connecting.

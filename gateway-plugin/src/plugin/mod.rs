@@ -21,6 +21,7 @@ mod request_key;
 mod route;
 mod routed;
 mod sink;
+mod spans;
 mod stats;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use covey_mesh::input::Load;
 use super::outcome::{Outcome, Skipped};
 use super::routed::{Hints, NoWorker, Routed, RunnerUp};
 use super::ticket::Ticket;
-use super::{Plugin, RequestKey};
+use super::{Plugin, RequestKey, spans};
 use crate::index::{Overlap, Reading};
 use crate::load::{Table, WorkerNo};
 use crate::policy::{Choice, Fleet, Policy, Query, Scored, choose};
@@ -92,7 +92,7 @@ impl Plugin {
             prefix: key.prefix(),
             turn,
         };
-        let Some(choice) = choose(self.policy, &query, &fleet, word) else {
+        let Some(choice) = spans::policy(|| choose(self.policy, &query, &fleet, word)) else {
             self.counters.no_worker();
             return Err(fleet.nobody());
         };
@@ -111,7 +111,7 @@ impl Plugin {
         if self.is_stale() {
             return Err(Skipped::Stale);
         }
-        Ok(reading.lookup(key.keyspace(), key.chain()))
+        Ok(spans::lookup(|| reading.lookup(key.keyspace(), key.chain())))
     }
 
     /// What the decision came to, seen after everything that can spoil an answer (hazard 4).

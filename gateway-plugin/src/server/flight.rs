@@ -6,11 +6,12 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use tracing::warn;
+use tracing::{Span, warn};
 
 use super::counters::InFlight;
 use super::fault::Fault;
 use super::gateway::Gateway;
+use super::trace::{self, Trace};
 use super::wire::{self, Message};
 use crate::plugin::{End, RequestKey, Routed, Ticket};
 use crate::tokens::{Answer, AnswerForm};
@@ -25,6 +26,9 @@ pub(super) struct Flight {
     /// Until the worker has said how much it had cached: it may repeat that in every event.
     predicted_tokens: Option<u64>,
     end: End,
+    trace: Option<Trace>,
+    /// What is waited for: the first byte, then the rest of the answer.
+    stage: Span,
     _in_flight: Arc<InFlight>,
 }
 
@@ -35,8 +39,11 @@ impl Flight {
         key: &RequestKey,
         form: AnswerForm,
         in_flight: &Arc<InFlight>,
+        trace: &Trace,
     ) -> Self {
         Self {
+            stage: trace.waiting(&routed.worker),
+            trace: Some(trace.clone()),
             gateway: Arc::clone(gateway),
             ticket: Some(routed.ticket),
             key: key.clone(),
@@ -52,14 +59,15 @@ impl Flight {
     pub(super) fn read(&mut self, data: &[u8]) -> Result<(), Fault> {
         match wire::read(data, &mut self.answer) {
             Message::Part { usage } => {
-                if let Some(ticket) = &mut self.ticket {
-                    self.gateway.plugin().accepted(ticket, &self.key);
-                }
+                self.accept();
                 if let Some((prompt, cached)) =
                     usage.and_then(|usage| Some((usage.prompt_tokens, usage.cached_tokens?)))
                     && let Some(predicted) = self.predicted_tokens.take()
                 {
                     self.gateway.counters().usage(prompt, predicted, cached);
+                    if let Some(trace) = &self.trace {
+                        trace.reported(cached);
+                    }
                 }
                 Ok(())
             }
@@ -72,9 +80,26 @@ impl Flight {
         }
     }
 
+    /// A part of an answer is here.
+    fn accept(&mut self) {
+        let Some(ticket) = &mut self.ticket else { return };
+        if !ticket.is_accepted()
+            && let Some(trace) = &self.trace
+        {
+            // One ends before the other begins.
+            self.stage = Span::none();
+            self.stage = trace.answering();
+        }
+        self.gateway.plugin().accepted(ticket, &self.key);
+    }
+
     /// The answer is over. Ends the ticket at once, however long the client takes to read what is buffered.
     pub(super) fn land(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
+        self.stage = Span::none();
+        if let Some(trace) = self.trace.take().filter(|_| ticket.is_accepted()) {
+            trace.ended(self.end);
+        }
         let output = if self.end == End::Failed { Vec::new() } else { self.answer.render(self.form) };
         self.gateway.plugin().ended(ticket, &self.key, &output, self.end);
     }
@@ -90,6 +115,10 @@ impl Flight {
         if let Some(ticket) = &self.ticket {
             warn!(worker = %ticket.worker(), fault = fault.name(), "worker failed a request: {detail}");
             self.gateway.counters().fault(fault);
+            trace::failed(&self.stage, fault);
+            if let Some(trace) = self.trace.as_ref().filter(|_| ticket.is_accepted()) {
+                trace.broke(fault);
+            }
         }
         self.release();
     }

@@ -23,6 +23,7 @@ mod routes;
 mod run;
 mod sse;
 mod test_hooks;
+mod trace;
 mod upstream;
 mod watch_mesh;
 mod wire;
@@ -35,4 +36,6 @@ pub(crate) use routes::{healthz, readyz};
 pub use run::{RunError, Running, run, start};
 pub(crate) use sse::SseParser;
 pub(crate) use test_hooks::{Breakage, TestHooks};
+#[cfg(feature = "otel")]
+pub(crate) use trace::DECISION_TARGET;
 pub use workers::{Worker, Workers};

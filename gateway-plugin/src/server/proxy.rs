@@ -21,6 +21,7 @@ use super::fault::{Fault, refusal};
 use super::flight::Flight;
 use super::gateway::Gateway;
 use super::headers;
+use super::trace::{self, Trace};
 use crate::plugin::{Hints, NoWorker, Outcome, RequestKey, Routed};
 use crate::tokens::{AnswerForm, Api, Envelope};
 
@@ -35,50 +36,73 @@ struct Question {
     session: Option<u64>,
 }
 
-/// What the client is told about a decision.
-struct Decision {
-    worker: WorkerId,
-    outcome: Outcome,
-    predicted_tokens: u64,
-    reason: &'static str,
+/// What the client and its trace are told about a decision.
+pub(super) struct Decision {
+    pub(super) worker: WorkerId,
+    pub(super) outcome: Outcome,
+    pub(super) prompt_tokens: u64,
+    pub(super) predicted_tokens: u64,
+    pub(super) reason: &'static str,
     lookup_us: u64,
 }
 
 /// Handles a completion request of either API.
 pub(super) async fn handle(gateway: Arc<Gateway>, api: Api, request: Request) -> Response {
+    let trace = Trace::begin(api.path(), request.headers());
+    let response = traced(gateway, api, request, &trace).await;
+    trace.answered(response.status().as_u16());
+    response
+}
+
+async fn traced(gateway: Arc<Gateway>, api: Api, request: Request, trace: &Trace) -> Response {
     let in_flight = Arc::new(gateway.counters().enter());
     let (parts, body) = request.into_parts();
+    let receiving = trace.receiving();
     let read = match read_body(&gateway, &parts.headers, body).await {
         Ok(body) => body,
-        Err((fault, message)) => return refuse(&gateway, fault, &message),
+        Err((fault, message)) => return refuse(&gateway, trace, fault, &message),
     };
+    trace::received(receiving, read.len());
+    let rendering = trace.rendering();
     let lookup = CpuTime::now();
     let (question, hashing_us) = match question(&gateway, api, &parts.headers, &read) {
         Ok(question) => question,
-        Err((fault, message)) => return refuse(&gateway, fault, &message),
+        Err((fault, message)) => return refuse(&gateway, trace, fault, &message),
     };
+    drop(rendering);
     debug!(read_us = lookup.elapsed_us(), hashing_us, tokens = question.key.prompt_tokens(), "request read");
     let deadline = Instant::now() + gateway.config().timeouts.first_byte;
     let outgoing = Outgoing { path: api.path(), headers: headers::upstream(&parts.headers), body: read, deadline };
     let debug = parts.headers.get(headers::DEBUG).is_some_and(|value| value == "1");
-    run(&gateway, &question, &outgoing, hashing_us, debug, &in_flight).await
+    let (answer, decision) = run(&gateway, &question, &outgoing, hashing_us, trace, &in_flight).await;
+    let mut response = answer.unwrap_or_else(|why| refuse(&gateway, trace, Fault::NoWorker, &why));
+    if let Some(decision) = decision {
+        label(&mut response, &decision, debug);
+        trace.decided(&decision);
+    }
+    response
 }
 
+/// The answer of the worker that was tried last, and the decision for that one.
 async fn run(
     gateway: &Arc<Gateway>,
     question: &Question,
     outgoing: &Outgoing,
     hashing_us: u64,
-    debug: bool,
+    trace: &Trace,
     in_flight: &Arc<InFlight>,
-) -> Response {
+) -> (Result<Response, String>, Option<Decision>) {
     let mut failed: Vec<WorkerId> = Vec::new();
-    let mut fallback: Option<Response> = None;
+    let mut fallback: Option<(Response, Decision)> = None;
     let started = Instant::now();
+    let mut why = "no configured worker could be chosen".to_owned();
     while failed.len() < ATTEMPTS_MAX {
-        let (routed, decision) = match route(gateway, question, &failed, hashing_us) {
+        let (routed, decision) = match route(gateway, question, &failed, hashing_us, trace) {
             Ok(routed) => routed,
-            Err(none) => return fallback.unwrap_or_else(|| refuse(gateway, Fault::NoWorker, &none.to_string())),
+            Err(none) => {
+                why = none.to_string();
+                break;
+            }
         };
         let Some(worker) = gateway.workers().find(&decision.worker) else {
             // Only workers of the configuration are routable here; another one would be our own mistake.
@@ -89,17 +113,19 @@ async fn run(
         if !failed.is_empty() {
             gateway.counters().retried();
         }
-        let flight = Flight::new(gateway, routed, &question.key, question.form, in_flight);
-        let Attempted { mut response, again } = exchange::attempt(gateway, worker, outgoing, flight).await;
-        label(&mut response, &decision, debug);
+        let flight = Flight::new(gateway, routed, &question.key, question.form, in_flight, trace);
+        let Attempted { response, again } = exchange::attempt(gateway, worker, outgoing, flight).await;
         if !again {
             gateway.counters().first_byte.record_us(started.elapsed().as_micros() as u64);
-            return response;
+            return (Ok(response), Some(decision));
         }
-        failed.push(decision.worker);
-        fallback = Some(response);
+        failed.push(decision.worker.clone());
+        fallback = Some((response, decision));
     }
-    fallback.unwrap_or_else(|| refuse(gateway, Fault::NoWorker, "no configured worker could be chosen"))
+    match fallback {
+        Some((response, decision)) => (Ok(response), Some(decision)),
+        None => (Err(why), None),
+    }
 }
 
 /// Asks the plugin, measuring what it costs.
@@ -108,9 +134,12 @@ fn route(
     question: &Question,
     failed: &[WorkerId],
     hashing_us: u64,
+    trace: &Trace,
 ) -> Result<(Routed, Decision), NoWorker> {
+    let span = trace.routing();
     let start = CpuTime::now();
-    let routed = gateway.plugin().route(&question.key, &Hints { session: question.session, exclude: failed })?;
+    let hints = Hints { session: question.session, exclude: failed };
+    let routed = span.in_scope(|| gateway.plugin().route(&question.key, &hints))?;
     let lookup_us = hashing_us + start.elapsed_us();
     let unscorable = routed.outcome == Outcome::TooShort && !question.scorable;
     let outcome = if unscorable { Outcome::Unscorable } else { routed.outcome };
@@ -119,10 +148,12 @@ fn route(
     let decision = Decision {
         worker: routed.worker.clone(),
         outcome,
+        prompt_tokens: routed.prompt_tokens,
         predicted_tokens: routed.predicted_tokens,
         reason: routed.reason.name(),
         lookup_us,
     };
+    trace::decided(&span, &decision);
     Ok((routed, decision))
 }
 
@@ -177,8 +208,9 @@ fn is_limit(error: &axum::Error) -> bool {
     false
 }
 
-fn refuse(gateway: &Gateway, fault: Fault, message: &str) -> Response {
+fn refuse(gateway: &Gateway, trace: &Trace, fault: Fault, message: &str) -> Response {
     gateway.counters().fault(fault);
+    trace.refused(fault);
     if fault == Fault::NoWorker {
         warn!(fault = fault.name(), "request refused: {message}");
     } else {

@@ -120,3 +120,29 @@ async fn what_outlasts_the_drain_time_is_cut_off() {
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("drain time is over"), "{log}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_of_a_decision_are_log_lines_for_whoever_asks_for_them() {
+    let worker = FakeWorker::start(|_| vec![chat_json("hi")]).await;
+    for (filter, wanted) in [("info", 0), ("info,covey::decision=debug", 8)] {
+        let process = Process::start(&worker, &["--log-format", "json", "--log", filter]);
+        let url = format!("http://{}/v1/chat/completions", process.listen);
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let request = client().post(&url).header("traceparent", parent);
+        let request = request.body(ask(&"x".repeat(3_000), false).to_string());
+        assert_eq!(request.send().await.expect("answered").status(), 200);
+        process.signal("TERM");
+        let (code, log) = process.finish();
+        assert_eq!(code, Some(0), "{log}");
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let spans: Vec<_> = lines.filter(|line| line["target"] == "covey::decision").collect();
+        assert_eq!(spans.len(), wanted, "{log}");
+        let Some(request) = spans.iter().find(|line| line["span"]["name"] == "request") else { continue };
+        let said = |key: &str| request["span"][key].clone();
+        assert_eq!((said("covey.worker"), said("http.response.status_code")), ("w0".into(), 200.into()), "{log}");
+        // With an exporter the client's trace is the parent, and not named beside it.
+        #[cfg(not(feature = "otel"))]
+        assert_eq!(said("traceparent"), parent);
+        assert_eq!((said("covey.reported_tokens"), said("covey.end")), (64.into(), "completed".into()), "{log}");
+    }
+}

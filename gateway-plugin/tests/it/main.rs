@@ -8,6 +8,7 @@ mod hooks;
 mod identical;
 mod mesh;
 mod operator;
+mod ops;
 mod process;
 mod proxying;
 mod record;

@@ -119,7 +119,7 @@ async fn models_health_and_metrics_are_served() {
         [Some(name), family].into_iter().flatten().any(|name| classic.contains(&format!("# HELP {name} ")))
     };
     for line in classic.lines().filter(|line| !line.starts_with('#')) {
-        assert!(line.starts_with("covey_") && documented(line), "no help: {line}");
+        assert!((line.starts_with("covey_") || line.starts_with("process_")) && documented(line), "no help: {line}");
     }
     for line in [
         "covey_upstream_responses_total{class=\"2xx\"} 1",

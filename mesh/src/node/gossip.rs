@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use covey_crdt::id::{LifeId, WorkerId};
 use covey_crdt::limits::WORKERS_MAX;
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::worker::{Totals, WorkerRecord};
 
 use super::Node;
@@ -73,7 +74,8 @@ impl Node {
         Summary {
             wall_ms: self.wall.0,
             phase,
-            digest: (phase == Phase::Clean).then(|| self.replica.digest().to_string()),
+            digest: (phase == Phase::Clean || planted(Plant::SummaryWhileDirty))
+                .then(|| self.replica.digest().to_string()),
             vector: self.vector.hash(),
             clock: self.clock,
             clock_ahead_ms: self.clock_ahead_ms(),

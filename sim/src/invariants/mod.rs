@@ -4,6 +4,7 @@
 //! where convergence, I10, and the request path's independence of the mesh, I11, show as well). I7 (event-fed holders) is not
 //! among them yet: replicas keep no event-fed coverage.
 
+mod i12_frames;
 mod i12_gauges;
 mod i1_equal_vectors_equal_state;
 mod i2_top_k;
@@ -28,6 +29,7 @@ use crate::oracle::Oracle;
 
 pub use i4_never_regress::Marks;
 pub use i8_lookup::{Loads, Lookups, Query};
+pub use i12_frames::{FrameTruth, WorkerTruth};
 pub use i12_gauges::{Moment, PeerTruth, Truth};
 
 /// Something that must never happen, happened.
@@ -113,4 +115,15 @@ pub fn check_turn(name: &str, queued: usize) -> Option<Violation> {
 #[must_use]
 pub fn check_gauges(status: &Status, truth: &Truth) -> Vec<Violation> {
     i12_gauges::check(status, truth)
+}
+
+/// Checks what a node shows people: its summary, those of its peers, and the verdict.
+#[must_use]
+pub fn check_frame(
+    status: &Status,
+    view: &covey_mesh::summary::View,
+    verdict: covey_gateway_plugin::frame::Verdict,
+    truth: &FrameTruth,
+) -> Vec<Violation> {
+    i12_frames::check(status, view, verdict, truth)
 }

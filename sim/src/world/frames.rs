@@ -76,8 +76,10 @@ impl World {
             }
             State::Flipped => return self.show_a_copy(frame),
         }
-        if covey_mesh::frame_kind(&frame.bytes) == Some("Exchange") {
-            self.gauges.heard(self.now_us, frame.to, frame.sender, frame.sent_us);
+        match covey_mesh::frame_kind(&frame.bytes) {
+            Some("Exchange") => self.gauges.heard(self.now_us, frame.to, frame.sender, frame.sent_us),
+            Some("Summary") => self.gauges.told(self.now_us, frame.to, frame.sender, frame.sent_us),
+            _ => {}
         }
         self.handle(frame.to, Input::Received { from: frame.sender, bytes: frame.bytes.clone() });
     }

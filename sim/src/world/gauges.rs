@@ -6,11 +6,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use covey_crdt::hash::BlockHash;
 use covey_crdt::id::LifeId;
+use covey_gateway_plugin::frame::verdict;
+use covey_mesh::input::Load;
 use covey_mesh::node::Node;
 use covey_mesh::status::Status;
+use covey_mesh::summary as mesh;
 
 use super::World;
-use crate::invariants::{self, Moment, PeerTruth, Query, Truth, View};
+use crate::invariants::{self, FrameTruth, Moment, PeerTruth, Query, Truth, View};
 use crate::plan::Plan;
 use crate::traffic::Traffic;
 
@@ -25,6 +28,10 @@ pub(super) struct Gauges {
     moments: BTreeMap<LifeId, VecDeque<(u64, Moment)>>,
     /// The exchanges that reached a node from a life: when they arrived and when they were sent, latest last.
     heard: BTreeMap<(usize, LifeId), VecDeque<(u64, u64)>>,
+    /// The same of summaries.
+    told: BTreeMap<(usize, LifeId), VecDeque<(u64, u64)>>,
+    /// When a node that stood still last went on.
+    woke: BTreeMap<usize, u64>,
     /// Draws chains to look up, apart from the requests.
     asks: Traffic,
     /// Whose status is looked at next.
@@ -33,7 +40,14 @@ pub(super) struct Gauges {
 
 impl Gauges {
     pub(super) fn new(plan: &Plan) -> Self {
-        Self { moments: BTreeMap::new(), heard: BTreeMap::new(), asks: Traffic::asks(plan), turn: 0 }
+        Self {
+            moments: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            told: BTreeMap::new(),
+            woke: BTreeMap::new(),
+            asks: Traffic::asks(plan),
+            turn: 0,
+        }
     }
 
     /// A node is as it is from now on.
@@ -51,11 +65,24 @@ impl Gauges {
 
     /// An exchange arrived.
     pub(super) fn heard(&mut self, now_us: u64, at: usize, from: LifeId, sent_us: u64) {
-        let heard = self.heard.entry((at, from)).or_default();
-        heard.push_back((now_us, sent_us));
-        while heard.front().is_some_and(|(arrived_us, _)| arrived_us + REMEMBERED_US < now_us) {
-            heard.pop_front();
-        }
+        remember(self.heard.entry((at, from)).or_default(), now_us, sent_us);
+    }
+
+    /// A summary arrived.
+    pub(super) fn told(&mut self, now_us: u64, at: usize, from: LifeId, sent_us: u64) {
+        remember(self.told.entry((at, from)).or_default(), now_us, sent_us);
+    }
+
+    /// A node that stood still goes on: what waited for it reaches it now.
+    pub(super) fn woke(&mut self, now_us: u64, at: usize) {
+        self.woke.insert(at, now_us);
+    }
+
+    /// How long ago the last exchange of a life reached the node, in milliseconds; `None` for never within memory.
+    pub(super) fn arrived_ms(&self, now_us: u64, at: usize, life: LifeId) -> Option<u64> {
+        let (arrived_us, _) = self.heard.get(&(at, life))?.back()?;
+        let reached_us = self.woke.get(&at).map_or(*arrived_us, |woke_us| *woke_us.max(arrived_us));
+        Some((now_us - reached_us) / 1_000)
     }
 
     /// What the life may have been in the event at `at_us`: before it, after it, and between if it had several steps.
@@ -69,7 +96,23 @@ impl Gauges {
 
     /// What a life was when it sent what `at` heard last, `heard_ms` ago; nothing where that is not remembered.
     fn when_sent(&self, now_us: u64, at: usize, life: LifeId, heard_ms: u64) -> Vec<Moment> {
-        let Some(heard) = self.heard.get(&(at, life)) else { return Vec::new() };
+        self.when(&self.heard, now_us, at, life, heard_ms)
+    }
+
+    /// The same of the summary it was told `age_ms` ago.
+    pub(super) fn when_told(&self, now_us: u64, at: usize, life: LifeId, age_ms: u64) -> Vec<Moment> {
+        self.when(&self.told, now_us, at, life, age_ms)
+    }
+
+    fn when(
+        &self,
+        arrivals: &BTreeMap<(usize, LifeId), VecDeque<(u64, u64)>>,
+        now_us: u64,
+        at: usize,
+        life: LifeId,
+        heard_ms: u64,
+    ) -> Vec<Moment> {
+        let Some(heard) = arrivals.get(&(at, life)) else { return Vec::new() };
         // Whole milliseconds, and monotonic clocks that begin in the middle of one.
         let around_us = now_us.saturating_sub(heard_ms * 1_000);
         let then = heard.iter().filter(|(arrived_us, _)| arrived_us.abs_diff(around_us) <= 1_000);
@@ -91,6 +134,14 @@ impl Gauges {
             (request.keyspace, chain)
         };
         (0..QUERIES).map(query).collect()
+    }
+}
+
+/// Notes an arrival and forgets old ones.
+fn remember(arrivals: &mut VecDeque<(u64, u64)>, now_us: u64, sent_us: u64) {
+    arrivals.push_back((now_us, sent_us));
+    while arrivals.front().is_some_and(|(arrived_us, _)| arrived_us + REMEMBERED_US < now_us) {
+        arrivals.pop_front();
     }
 }
 
@@ -119,6 +170,12 @@ impl World {
             }
             let status = node.status(now);
             found.extend(invariants::check_gauges(&status, &self.truth(slot, node, &status)));
+            // Light runs have states too large to be counted block by block.
+            if !self.watch.is_light {
+                let view = node.view(now);
+                let word = verdict(&status, 0).0;
+                found.extend(invariants::check_frame(&status, &view, word, &self.frame_truth(slot, node, &view)));
+            }
         }
         self.outcome.violations.extend(found);
     }
@@ -154,6 +211,32 @@ impl World {
             peers.entry(life.to_string()).or_insert(PeerTruth { may_be_linked: true, ..PeerTruth::default() });
         }
         Truth { own: Moment::of(node), unapplied, peers }
+    }
+
+    /// What a node's frame is judged by.
+    fn frame_truth(&self, slot: usize, node: &Node, view: &mesh::View) -> FrameTruth {
+        let state = &self.slots[slot];
+        let mut loads: BTreeMap<_, Load> = BTreeMap::new();
+        let seen = state.seen_loads.iter().map(|((_, worker), load)| (worker, load));
+        for (worker, load) in state.own_loads.iter().chain(seen).filter(|(_, load)| **load != Load::default()) {
+            let sum = loads.entry(worker.clone()).or_default();
+            sum.requests += load.requests;
+            sum.queued_tokens += load.queued_tokens;
+        }
+        let said = view.sights.iter().skip(1).filter_map(|sight| {
+            let moments = self.gauges.when_told(self.now_us, slot, sight.life, sight.age_ms);
+            (!moments.is_empty()).then_some((sight.life, moments))
+        });
+        // Of a life that runs here and there arrivals are no measure.
+        let others = self.live().filter(|(other, _, _)| *other != slot).map(|(_, peer, _)| peer.life());
+        let arrived = others.map(|life| (life.to_string(), self.gauges.arrived_ms(self.now_us, slot, life)));
+        FrameTruth {
+            workers: FrameTruth::workers(&node.replica().expand()),
+            sent: state.sent,
+            loads,
+            said: said.collect(),
+            arrived_ms: arrived.collect(),
+        }
     }
 
     /// I8, at every live node whose state is among the views.

@@ -59,6 +59,7 @@ impl World {
         state.mono_zero_us = self.now_us;
         state.says = ClockState::Good;
         state.marks = Marks::default();
+        state.sent = [(0, 0); 3];
         state.own_loads.clear();
         state.seen_loads.clear();
         state.lookups = (!self.watch.is_light).then(|| Lookups::new(life));
@@ -178,6 +179,7 @@ impl World {
         if self.slots[slot].pause.take().is_none() {
             return;
         }
+        self.gauges.woke(self.now_us, slot);
         self.handle(slot, Input::Elapsed);
         while let Some(input) = self.slots[slot].backlog.pop_front() {
             self.handle(slot, input);

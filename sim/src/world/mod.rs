@@ -376,6 +376,8 @@ impl World {
             match output {
                 Output::Send { to, class, bytes } => {
                     frames += 1;
+                    let sent = &mut self.slots[nth].sent[class as usize];
+                    *sent = (sent.0 + 1, sent.1 + bytes.len() as u64);
                     self.watch_frame(nth, class, &bytes);
                     self.send(nth, life, to, class, bytes);
                 }

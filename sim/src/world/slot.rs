@@ -63,6 +63,8 @@ pub(super) struct Slot {
     pub(super) lookups: Option<Lookups>,
     /// Frames and bytes sent to healthy peers since the cluster fell quiet.
     pub(super) quiet_sent: (u64, u64),
+    /// Frames and bytes its present life sent, by class.
+    pub(super) sent: [(u64, u64); 3],
 }
 
 impl Slot {
@@ -87,6 +89,7 @@ impl Slot {
             seen_loads: BTreeMap::new(),
             lookups: None,
             quiet_sent: (0, 0),
+            sent: [(0, 0); 3],
         }
     }
 
