@@ -21,12 +21,29 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 const _: () = assert!(!covey_crdt::plant::COMPILED_IN, "a gateway is never built with planted bugs (feature `plants`)");
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
+    match cli.command {
         Command::Gateway(args) => gateway(&args),
         Command::Status(args) => status(&args),
         Command::Diff(args) => diff(&args),
         Command::Record(args) => record(&args),
         Command::Top(args) => top(&args),
+    }
+}
+
+/// Help, or what is wrong with the command line. Where 2 is a verdict that somebody may be woken for, a misspelt flag
+/// must not give it: nothing was asked, so nothing is known.
+fn misused(error: &clap::Error) -> ExitCode {
+    // A closed pipe is the reader's choice.
+    let _ = error.print();
+    let judges = std::env::args().nth(1).is_some_and(|command| command == "status" || command == "diff");
+    match (error.use_stderr(), judges) {
+        (false, _) => ExitCode::SUCCESS,
+        (true, true) => ExitCode::from(Verdict::Unknown.exit_code()),
+        (true, false) => ExitCode::from(2),
     }
 }
 

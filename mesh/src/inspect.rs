@@ -74,7 +74,8 @@ macro_rules! hex {
             type Err = String;
 
             fn from_str(text: &str) -> Result<Self, String> {
-                let number = <$number>::from_str_radix(text, 16).ok().filter(|_| text.len() == $width);
+                let is_hex = text.len() == $width && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+                let number = <$number>::from_str_radix(text, 16).ok().filter(|_| is_hex);
                 number.map(Self).ok_or_else(|| format!(concat!("{:?} is not ", $width, " hex digits"), text))
             }
         }

@@ -78,7 +78,7 @@ impl fmt::Display for Recorded {
         let (path, seconds) = (self.path.display(), self.span_ms as f64 / 1e3);
         write!(f, "wrote {} frames over {seconds:.1} s ({} bytes) to {path}", self.frames, self.bytes)?;
         if self.breaks > 0 {
-            write!(f, "; the stream broke {} times", self.breaks)?;
+            write!(f, "; the stream broke {} time{}", self.breaks, if self.breaks == 1 { "" } else { "s" })?;
         }
         Ok(())
     }

@@ -77,6 +77,7 @@ async fn a_replica_that_lost_an_update_is_diverged_and_the_diff_names_the_blocks
     assert_eq!(client().post(&hook).send().await.expect("it answers").status(), 202);
     place(&one, "y").await;
     until("both say so", || is(&one, 2, "diverged") && is(&two, 2, "diverged")).await;
+    until("and why, in words", || said(&status(&one.admin, &[])).1.contains("diverged  two saw the same ops")).await;
     until("and the diff knows what is lost", || said(&diff(&one, &two, &["--settle", "200ms"])).0 == Some(2)).await;
     let (_, text) = said(&diff(&one, &two, &["--settle", "200ms", "--blocks", "3"]));
     for words in ["LOST  holder w0 ", "two lacks block ", "one lacks 0", "touched ", "LOST: nothing explains it"] {
@@ -109,7 +110,11 @@ async fn a_diff_that_cannot_ask_says_whom_and_ends_with_3() {
         let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert!(json["error"].as_str().is_some_and(|error| error.contains(other)));
     }
-    assert_eq!(covey(&["diff", "127.0.0.1:1"]).output().expect("it runs").status.code(), Some(2), "two are needed");
+    for misused in [&["diff", "127.0.0.1:1"][..], &["diff", "--limit", "x", "a:1", "b:1"], &["status", "--nonsense"]] {
+        let code = covey(misused).output().expect("it runs").status.code();
+        assert_eq!(code, Some(3), "2 would say that something is lost or diverged: {misused:?}");
+    }
+    assert_eq!(covey(&["diff", "--help"]).output().expect("it runs").status.code(), Some(0));
     // A mesh thread that stands still answers nobody, and whoever asks is told within seconds.
     let hook = format!("http://{}/test/mesh/stall", one.admin);
     assert_eq!(client().post(&hook).send().await.expect("it answers").status(), 202);
@@ -176,6 +181,39 @@ async fn a_gateway_killed_among_three_is_unknown_and_then_degraded_and_the_last_
     assert!(code == Some(0) && text.contains("equal after"), "who is left is equal: {text}");
     two.signal("KILL");
     until("one is alone", || is(&one, 2, "partitioned")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_of_real_gateways_are_recorded_and_shown() {
+    let secret = secret();
+    let path = secret.path.to_str().expect("a path");
+    let worker = FakeWorker::start(|_| vec![chat_json("hi")]).await;
+    let one = start(&worker, path, "one", &[]);
+    let two = start(&worker, path, "two", &["--mesh-seeds", &udp(&one)]);
+    converged(&[&one, &two]).await;
+    place(&one, "x").await;
+    let top =
+        |process: &Process| said(&covey(&["top", "--once", "--admin", &process.admin]).output().expect("it runs"));
+    until("both show both", || {
+        [&one, &two].iter().all(|process| {
+            let (code, text) = top(process);
+            code == Some(0) && text.starts_with("CONVERGED") && text.matches(" clean ").count() == 2
+        })
+    })
+    .await;
+    assert!(top(&two).1.contains(" as two sees covey: 2 gateways"), "{}", top(&two).1);
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("frames.jsonl");
+    let (file, admin) = (out.to_str().expect("a path"), one.admin.as_str());
+    let output = covey(&["record", "--admin", admin, "--out", file, "--for", "2500ms", "--history"]).output();
+    let (code, text) = said(&output.expect("it runs"));
+    assert!(code == Some(0) && text.contains("wrote "), "{text}");
+    let lines = std::fs::read_to_string(&out).expect("a file");
+    let frames: Vec<covey_gateway_plugin::frame::MeshFrame> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("a frame a line")).collect();
+    assert!(frames.len() >= 3 && frames.windows(2).all(|pair| pair[0].seq < pair[1].seq), "{}", frames.len());
+    let last = frames.last().expect("some");
+    assert_eq!((last.verdict.word.as_str(), last.gateways.len()), ("converged", 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -102,7 +102,7 @@ async fn a_recording_is_every_frame_and_goes_on_when_the_gateway_restarts() {
     signal(&child, "INT");
     let (code, said, log) = finish(child);
     assert_eq!(code, Some(0), "{log}");
-    assert!(said.contains("wrote 7 frames over 7.0 s") && said.contains("broke 1 times"), "{said}");
+    assert!(said.contains("wrote 7 frames over 7.0 s") && said.contains("broke 1 time"), "{said}");
     assert!(log.contains("trying again") && log.contains("the gateway began anew"), "{log}");
     let first = std::fs::read_to_string(&out).expect("it is there").lines().next().map(str::to_owned);
     assert_eq!(first, Some(serde_json::to_string(&frame(5, 5_000, "a")).expect("JSON")), "as it came");

@@ -31,14 +31,14 @@ pub(super) fn render(report: &DiffReport, most: usize) -> String {
         let class = report.unread.map_or("class unknown", Class::name);
         let _ = writeln!(
             out,
-            "{} more holders differ and were not read ({class}); raise --limit to see them",
-            report.holders_unread
+            "{} differ as well and were not read ({class}); raise --limit to see them",
+            plural(report.holders_unread, "holder")
         );
     }
     if report.holders_in_flight > 0 || report.blocks_in_flight > 0 {
         let (holders, blocks) = (report.holders_in_flight, report.blocks_in_flight);
-        let _ =
-            writeln!(out, "in flight: {blocks} blocks differed at first and do not any more; so did {holders} holders");
+        let (blocks, holders) = (plural(blocks, "block"), plural(holders, "holder"));
+        let _ = writeln!(out, "in flight: {blocks} and {holders} differed at first and do not any more");
     }
     out.push_str(&conclusion(report));
     out
@@ -190,6 +190,10 @@ const fn pick<'a>(names: (&'a str, &'a str), side: Side) -> &'a str {
 fn short(id: impl std::fmt::Display) -> String {
     let hex = id.to_string();
     hex.get(..12).unwrap_or(&hex).to_owned()
+}
+
+fn plural(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// A span of time in the largest unit that leaves two digits.

@@ -27,6 +27,14 @@ const GROUPS: [Color; 6] = [
 
 const GREY: Color = Color::DarkGray;
 
+/// A summary older than this says nothing about now, milliseconds: one comes every second.
+const SUMMARY_MS_MAX: u64 = 5_000;
+
+/// Whether what a row says is too old to be true.
+fn is_silent(gateway: &GatewayView) -> bool {
+    !gateway.left && gateway.age_ms.is_none_or(|ms| ms > SUMMARY_MS_MAX)
+}
+
 /// The colour that repeats a verdict.
 pub(super) fn verdict(word: &str) -> Style {
     let colour = match word {
@@ -111,6 +119,7 @@ pub(super) fn matrix(frame: &MeshFrame, screen: &Screen, width: usize, rows: usi
             let (text, style) = match (nth == column, row.left || all[column].left) {
                 (true, _) => (row.group.map_or('?', letter).to_string(), row.group.map_or(grey(), group_style)),
                 (_, true) => ("left".to_owned(), grey()),
+                _ if is_silent(row) => ("?".to_owned(), grey()),
                 _ => cell(row.sees.get(column).and_then(Option::as_ref)),
             };
             spans.push(Span::styled(format!("{text:>CELL$}"), style));
@@ -191,6 +200,7 @@ fn state(gateway: &GatewayView) -> &'static str {
     match gateway.phase {
         _ if gateway.left => "left",
         None => "?",
+        _ if is_silent(gateway) => "silent",
         Some(Phase::Joining) => "joining",
         Some(Phase::Clean) => "clean",
         Some(Phase::Dirty) => "dirty",
@@ -227,13 +237,13 @@ fn blocks(worker: &WorkerView) -> String {
 /// What is sent, and how fast ops spread.
 pub(super) fn traffic(frame: &MeshFrame, screen: &Screen) -> Vec<Line<'static>> {
     let rate = |bytes: f64| match bytes {
-        bytes if bytes < 1e4 => format!("{bytes:.0} B/s"),
-        bytes if bytes < 1e7 => format!("{:.0} kB/s", bytes / 1e3),
-        bytes => format!("{:.0} MB/s", bytes / 1e6),
+        bytes if bytes < 1e4 => format!("{bytes:.0}"),
+        bytes if bytes < 1e7 => format!("{:.0}k", bytes / 1e3),
+        bytes => format!("{:.0}M", bytes / 1e6),
     };
     let sent = screen.rates().map_or_else(
         || "sent ? (one frame so far)".to_owned(),
-        |r| format!("push {} control {} repair {}", rate(r.push), rate(r.control), rate(r.repair)),
+        |r| format!("push {} control {} repair {} B/s", rate(r.push), rate(r.control), rate(r.repair)),
     );
     let spread = screen.propagation().map_or_else(
         || "no op has spread".to_owned(),
@@ -260,11 +270,12 @@ pub(super) fn events<'a>(events: impl Iterator<Item = &'a EventView>, rows: usiz
                 _ => Style::new(),
             };
             let level = if event.level == "info" { "" } else { event.level.as_str() };
-            let whose = event.gateway.as_deref().unwrap_or("mesh");
+            let whose = event.gateway.as_deref().filter(|name| !event.text.contains(name));
+            let whose = whose.map_or_else(String::new, |name| format!("{name}: "));
             Line::from(vec![
                 Span::styled(format!("{} ", clock(event.t_ms, live)), grey()),
                 Span::styled(format!("{level:<4} "), style),
-                Span::raw(format!("{whose}: {}", event.text)),
+                Span::raw(format!("{whose}{}", event.text)),
             ])
         })
         .collect();

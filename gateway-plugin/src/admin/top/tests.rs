@@ -109,7 +109,14 @@ fn everything_has_its_place_at_80_by_24() {
     assert!(text.lines().all(|line| line.chars().count() <= 80));
     says(&text, &["CONVERGED for 60 s  because it is converged", "as gw-1 sees prod: 3 gateways, worst lag 0 ops"]);
     says(&text, &["lag in ops", "state groups", "gateways", "workers (2)", "traffic", "events", "q quit"]);
-    says(&text, &["push 3000 B/s", "p50 <=5 ms  p99 <=50 ms  (9000 ops)", "mismatches 0, sessions given up 0"]);
+    says(
+        &text,
+        &[
+            "push 3000 control 0 repair 0 B/s",
+            "p50 <=5 ms  p99 <=50 ms  (9000 ops)",
+            "mismatches 0, sessions given up 0",
+        ],
+    );
     says(line(&text, "engine-7"), &["same", "120", "3"]);
     says(line(&text, "event number 60"), &["16:01:00 warn gw-2: event number 60"]);
     assert!(text.find("event number 60") < text.find("event number 59"), "the latest first");
@@ -181,6 +188,19 @@ fn any_size_is_drawn_without_a_panic_and_keeps_the_verdict() {
     let mut empty = Screen::default();
     empty.push(MeshFrame::default());
     says(&text(&empty, 80, 24), &["no op has spread", "nothing happened yet", "worst lag unknown"]);
+}
+
+#[test]
+fn what_a_silent_gateway_said_is_not_passed_off_as_the_present() {
+    let mut screen = Screen::default();
+    let mut late = frame(1, false);
+    late.gateways[1].age_ms = Some(9_000);
+    late.gateways[1].group = None;
+    screen.push(late);
+    let drawn = text(&screen, 100, 30);
+    let rows: Vec<&str> = drawn.lines().filter(|line| line.starts_with(" gw-2")).collect();
+    assert!(rows[0].split_whitespace().take(4).eq(["gw-2", "?", "?", "?"]), "{drawn}");
+    assert!(rows[1].contains("silent"), "{drawn}");
 }
 
 #[test]
