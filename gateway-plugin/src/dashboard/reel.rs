@@ -108,7 +108,9 @@ impl Reel {
     ) -> Option<impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + 'static> {
         let client = Client::admit(self)?;
         let newest = self.newest.subscribe();
-        let last = seq.unwrap_or_else(|| self.lock().kept.back().map_or(0, |kept| kept.seq.saturating_sub(1)));
+        let newest_seq = self.lock().kept.back().map_or(0, |kept| kept.seq);
+        // A number from before a restart: what it named is gone, and this source's frames are all new to the reader.
+        let last = seq.map_or(newest_seq.saturating_sub(1), |seq| if seq > newest_seq { 0 } else { seq });
         Some(unfold((client, newest, last), |(client, mut newest, last)| async move {
             loop {
                 let is_over = *newest.borrow_and_update() == OVER;
@@ -209,6 +211,17 @@ mod tests {
             reel.push(MeshFrame { seq: 10_000 + seq, source, ..MeshFrame::default() });
         }
         assert!(reel.lock().bytes <= BYTES_MAX && reel.lock().kept.len() <= 4);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_remembers_more_than_there_is_begins_anew() {
+        let reel = Arc::new(Reel::default());
+        (1..=2).for_each(|seq| reel.push(frame(seq)));
+        let mut from_before_a_restart = Box::pin(reel.events(Some(500)).expect("room"));
+        assert_eq!(
+            [next(&mut from_before_a_restart).await, next(&mut from_before_a_restart).await],
+            [Some(1), Some(2)]
+        );
     }
 
     #[tokio::test]

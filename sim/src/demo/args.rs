@@ -55,6 +55,17 @@ pub enum Chaos {
     Panic,
 }
 
+/// Whether gateways stay after the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stay {
+    /// When somebody is there: standard output is a terminal.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
 /// Flags of `covey-sim demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
@@ -88,6 +99,9 @@ pub struct DemoArgs {
     /// Seconds that `--chaos cut` lasts; connections take 8 to be given up
     #[arg(long, default_value_t = 20)]
     pub cut_s: u64,
+    /// Whether the mesh goes on afterwards under light load, with its dashboard, until Ctrl-C: on a terminal, always, never
+    #[arg(long, value_enum, default_value_t = Stay::Auto)]
+    pub stay: Stay,
     /// The gateways' policy, the same in every arm
     #[arg(long, default_value = "mesh")]
     pub policy: String,

@@ -42,6 +42,11 @@ pub(super) async fn run(
     progress.stage(&format!("{}: starting", name.name()));
     let mut fleet = Fleet::start(args, binaries, name, &client).await?;
     progress.stage(&format!("{}: running", name.name()));
+    if name == ArmName::Mesh
+        && let Some(first) = fleet.gateways.first()
+    {
+        progress.say(&format!("mesh: its dashboard while it runs: {}/", first.admin));
+    }
     let chaos = args.chaos.filter(|_| name == ArmName::Mesh);
     let victim = chaos.map(|chaos| Victim::new(args, chaos, workload.requests()));
     let play = Play {

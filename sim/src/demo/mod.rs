@@ -17,9 +17,10 @@ mod probe;
 mod process;
 mod progress;
 mod report;
+mod stay;
 mod switch;
 
-pub use args::{ArmName, Chaos, DemoArgs};
+pub use args::{ArmName, Chaos, DemoArgs, Stay};
 pub use measure::{ArmFigures, Quantiles, Sample, quantiles, share};
 pub use report::{Report, Verdict};
 
@@ -56,6 +57,18 @@ pub async fn run(args: &DemoArgs) -> Result<ExitCode, String> {
     if let Some(file) = &args.json {
         let json = format!("{:#}\n", report.json());
         std::fs::write(file, json).map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
+    }
+    let stays = match args.stay {
+        Stay::Auto => io::stdout().is_terminal() && args.arms.contains(&ArmName::Mesh),
+        Stay::On => true,
+        Stay::Off => false,
+    };
+    if stays {
+        let (binaries, workload) = (process::Binaries::find(args.covey.as_deref())?, Workload::new(&args.workload()));
+        tokio::select! {
+            ended = stay::stay(args, &binaries, &workload) => ended?,
+            () = asked_to_stop() => {}
+        }
     }
     Ok(if report.verdict().passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -40,6 +40,12 @@ impl Progress {
         Self { bar, requests, done: AtomicUsize::new(0), stage }
     }
 
+    /// Says nothing.
+    pub(super) fn hidden() -> Self {
+        let stage = Mutex::new(Stage { name: String::new(), said: Instant::now() });
+        Self { bar: Some(ProgressBar::hidden()), requests: 0, done: AtomicUsize::new(0), stage }
+    }
+
     /// Says one line.
     pub(super) fn say(&self, line: &str) {
         match &self.bar {

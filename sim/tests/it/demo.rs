@@ -131,3 +131,51 @@ fn children(mark: &str) -> usize {
         .filter(|words| words.iter().any(|word| word == b"worker") && words.iter().any(|word| word == mark.as_bytes()))
         .count()
 }
+
+/// The lines a process writes, until it has written one with `words`.
+fn line_with(out: &mut impl std::io::BufRead, words: &str) -> String {
+    loop {
+        let mut line = String::new();
+        assert!(out.read_line(&mut line).unwrap() > 0, "it ended before it said {words:?}");
+        if line.contains(words) {
+            return line;
+        }
+    }
+}
+
+#[test]
+fn afterwards_the_mesh_stays_with_its_dashboard_until_it_is_interrupted() {
+    let Some(covey) = covey() else { return };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_covey-sim"));
+    command.args(["demo", "--gateways", "2", "--workers", "2", "--sessions", "2", "--live", "2", "--arms", "mesh"]);
+    command.args(["--stay", "on", "--think-ms", "50", "--decode-step-ms", "1", "--prefill-tokens-per-s", "200000"]);
+    command.arg("--covey").arg(covey).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut running = command.spawn().unwrap();
+    let mut out = std::io::BufReader::new(running.stdout.take().unwrap());
+    let line = line_with(&mut out, "dashboard");
+    let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Fails when a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let routed = |frame: &Value| {
+        let effects = frame["gateways"].as_array().unwrap().iter().map(|row| &row["effect"]["measured"]);
+        frame["verdict"]["word"] == "converged" && effects.map(|of| of.as_u64().unwrap_or(0)).sum::<u64>() > 0
+    };
+    let patience = Instant::now() + Duration::from_secs(30);
+    loop {
+        let frame: Value = runtime.block_on(async {
+            let answer = reqwest::get(format!("{url}api/frame")).await.unwrap();
+            serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default()
+        });
+        if frame.is_object() && routed(&frame) {
+            break;
+        }
+        assert!(Instant::now() < patience, "no load on the dashboard: {frame}");
+        std::thread::sleep(POLL);
+    }
+    assert_eq!(running.try_wait().unwrap(), None, "it stays");
+    Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(0), "as asked, and the table had passed");
+    let gone = runtime.block_on(async { reqwest::get(url).await });
+    assert!(gone.is_err(), "its gateways are gone with it");
+}
