@@ -4,6 +4,7 @@ import { font, fit, surface, type Surface } from '../canvas';
 import { TextTable, el, say } from '../dom';
 import { duration, signed } from '../format';
 import type { MeshFrame } from '../frame';
+import { STALE_MS } from '../order';
 import { Panel, type Scene } from '../panel';
 import { theme } from '../theme';
 
@@ -93,22 +94,25 @@ export class Clocks extends Panel {
       context.fillRect(x0, top, Math.max(1.5, x1 - x0), Math.max(1, tall - 1));
       context.globalAlpha = 1;
     });
+    const isOld = gateway.age_ms === null || gateway.age_ms > STALE_MS;
     if (gateway.clock_ahead_ms !== null) {
+      context.globalAlpha = isOld ? 0.4 : 1;
       context.fillStyle = colours.panel;
       dot(context, x(gateway.clock_ahead_ms), y, 5.5);
       context.fillStyle = colour;
       dot(context, x(gateway.clock_ahead_ms), y, 4);
+      context.globalAlpha = 1;
     }
     context.font = font(row >= 16 ? 12 : 10, gateway.me ? 700 : 400);
     context.textAlign = 'right';
-    context.fillStyle = colours.ink;
+    context.fillStyle = isOld ? colours.muted : colours.ink;
     context.fillText(fit(context, gateway.name, left - 14), left - 12, y);
     context.textAlign = 'left';
     context.font = font(row >= 16 ? 12 : 10);
     context.fillStyle = clock === null || clock === 'good' ? colours.muted : colour;
     const half = halfOf(list);
     const value = gateway.clock_ahead_ms === null ? '–' : signed(gateway.clock_ahead_ms, half);
-    context.fillText(fit(context, `${value} ${clock === null ? 'not known' : clock === 'good' ? '' : clock}`, context.canvas.clientWidth - right - 10), right + 10, y);
+    context.fillText(fit(context, `${value} ${clock === null ? 'not known' : clock === 'good' ? '' : clock}${isOld ? ' (old)' : ''}`, context.canvas.clientWidth - right - 10), right + 10, y);
   }
 
   private say(frame: MeshFrame, at: number): string {

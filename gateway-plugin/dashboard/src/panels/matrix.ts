@@ -266,7 +266,7 @@ export class Matrix extends Panel {
     const [, heard, ops, lag, rtt, offset] = cell;
     const old = (one.age_ms ?? 0) > STALE_MS ? ` (said ${duration(one.age_ms)} ago)` : '';
     const isLinked = link(frame, row, column) === 'unknown' && cell[0] === false ? 'not linked' : (LINKS[link(frame, row, column)] ?? '');
-    const lacks = ops === null ? 'lag not known' : `${isCurrent(one, cell) ? 'lacks' : 'lacked when last heard'} ${ops === 0 ? 'nothing' : `${count(ops)} op${ops === 1 ? '' : 's'}`}${ops === 0 || lag === null ? '' : ` for ${duration(lag)}`}`;
+    const lacks = ops === null ? 'lag not known' : `${isCurrent(one, cell) ? 'lacks' : 'lacked'} ${ops === 0 ? 'nothing' : `${count(ops)} op${ops === 1 ? '' : 's'}`}${ops === 0 || lag === null ? '' : ` for ${duration(lag)}`}${isCurrent(one, cell) ? '' : ' when last heard'}`;
     return `${one.name} sees ${other.name}${old}: ${lacks}, ${isLinked}, heard ${heard === null ? 'never' : `${duration(heard)} ago`}, round trip ${rtt === null ? 'not known' : duration(rtt / 1000)}, clock ${offset === null ? 'not known' : signed(offset)}`;
   }
 
