@@ -143,7 +143,7 @@ plants! {
         "each replica forgets retired lives when its own timer says so, not by an op";
     PublishesAtSelection, "publishes-at-selection", 20,
         "a placement is published when its worker is chosen, so a request the worker refuses leaves a phantom";
-    VerdictIgnoresSilence, "verdict-ignores-silence", 20,
+    VerdictIgnoresSilence, "verdict-ignores-silence", 240,
         "a connected peer that fell silent still counts as fine, so the dashboard stays green while a gateway is cut off";
     SummaryWhileDirty, "summary-while-dirty", 20,
         "a dirty replica's summary carries a digest, so pages show a state that its vector does not describe";

@@ -145,10 +145,10 @@ test('the matrix tells by keys what it shows, and so do the tables', async () =>
     await page.keyboard.press('ArrowRight');
     await page.keyboard.press('ArrowRight');
     await page.keyboard.press('ArrowRight');
-    assert.match(await text(page, '#matrix-detail'), /^gw-1 sees gw-4: lacks \d+ ops for .*not linked.*round trip/);
+    assert.match(await text(page, '#matrix-detail'), /^gw-1 sees gw-4: lacked when last heard \d+ ops for .*not linked.*round trip/);
     assert.equal(await page.locator('input[type=range]').evaluate((slider) => slider.value), '65', 'the cursor stays');
     await page.locator('#matrix summary').click();
-    assert.match(await text(page, '#matrix table'), /gw-1[\s\S]*group A[\s\S]*lacks \d+, not linked/);
+    assert.match(await text(page, '#matrix table'), /gw-1[\s\S]*group A[\s\S]*lacked \d+, not linked/);
     await page.locator('#ribbon summary').click();
     assert.match(await text(page, '#ribbon table'), /gw-4[\s\S]*group B/);
   });

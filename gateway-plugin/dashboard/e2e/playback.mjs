@@ -72,9 +72,9 @@ test('verdict, ribbon and fault lanes follow the cursor through the disaster', a
 
 test('it plays, pauses, and steps from event to event', async () => {
   await on('', async (page) => {
-    await page.selectOption('select[aria-label="Speed of playing"]', '16');
+    await page.selectOption('select[aria-label="Speed of playing"]', '2');
     await page.locator('.t-play').click();
-    await page.waitForFunction(() => Number(document.querySelector('input[type=range]').value) > 5, undefined, { timeout: 5000 });
+    await page.waitForFunction(() => Number(document.querySelector('input[type=range]').value) > 3, undefined, { timeout: 5000 });
     await page.locator('.t-play').click();
     const paused = await position(page);
     await page.waitForTimeout(500);

@@ -20,7 +20,7 @@ export function quantile(bounds: number[], counts: number[], q: number): Quantil
       const part = Math.max(0, Math.min(1, (rank - below) / count));
       const low = bucket === 0 ? 0 : (bounds[bucket - 1] ?? 0);
       const high = bounds[bucket];
-      if (high === undefined) return { ms: low, open: true, at: bucket + part };
+      if (high === undefined) return { ms: low, open: true, at: bucket + 0.5 };
       return { ms: low + (high - low) * part, open: false, at: bucket + part };
     }
     below += count;

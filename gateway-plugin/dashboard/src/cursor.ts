@@ -60,7 +60,7 @@ export class Cursor {
     if (entry) this.seek(entry.frame.t_ms);
   }
 
-  /** To the next or last frame with an event of more than information, or of any when there is none such. */
+  /** To the next frame in which something happened, or the one before. */
   stepEvent(direction: 1 | -1): void {
     this.playing = false;
     const { entries } = this.store;

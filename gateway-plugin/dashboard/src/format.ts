@@ -53,10 +53,13 @@ export function percent(ratio: number | null): string {
   return ratio === null ? '–' : `${(ratio * 100).toFixed(ratio > 0.0005 && ratio < 0.9995 ? 1 : 0)}${THIN}%`;
 }
 
-export function signed(ms: number): string {
+/** With its sign, and ± what it is known to. */
+export function signed(ms: number, half_ms: number | null = null): string {
   const size = Math.abs(ms);
-  const value = size >= 10_000 ? `${digits(size / 1000)}${THIN}s` : `${digits(Math.round(size * 10) / 10)}${THIN}ms`;
-  return (ms > 0 ? '+' : ms < 0 ? MINUS : '±') + value;
+  const [unit, per] = size >= 10_000 ? ['s', 1000] : ['ms', 1];
+  const value = per === 1000 ? digits(size / 1000) : digits(Math.round(size * 10) / 10);
+  const within = half_ms === null ? '' : ` ± ${digits(Math.max(0.01, Math.round((half_ms / per) * 100) / 100))}`;
+  return `${ms > 0 ? '+' : ms < 0 ? MINUS : half_ms === null ? '±' : ''}${value}${within}${THIN}${unit}`;
 }
 
 const pad = (value: number, width = 2): string => String(value).padStart(width, '0');

@@ -38,6 +38,11 @@ export function isSilent(cell: Cell | null | undefined): boolean {
   return !!cell && cell[0] && (cell[1] ?? 0) > SILENT_MS;
 }
 
+/** Whether a cell is about now: its row told of late, and hears the column. */
+export function isCurrent(row: GatewayView | undefined, cell: Cell | null | undefined): boolean {
+  return !!row && !!cell && row.age_ms !== null && row.age_ms <= STALE_MS && cell[0] && !isSilent(cell);
+}
+
 function reaches(from: GatewayView | undefined, to: number): boolean | null {
   const cell: Cell | null | undefined = from?.sees[to];
   if (!from || !cell || from.age_ms === null || from.age_ms > STALE_MS) return null;

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { quantile } from '../src/buckets';
 import { age, bytes, count, duration, moment, percent, signed, ticks, tiny } from '../src/format';
 import { parseFrame, parseRecording } from '../src/frame';
-import { isSilent, link, order } from '../src/order';
+import { isCurrent, isSilent, link, order } from '../src/order';
 import { estimates } from '../src/panels/clocks';
 import { isWanted } from '../src/panels/events';
 import { runs } from '../src/panels/ribbon';
@@ -45,6 +45,9 @@ describe('links', () => {
   });
   it('are silent when nothing was heard of late', () => {
     expect([isSilent([true, 1300, 0, 0, 1, 1]), isSilent([true, 900, 0, 0, 1, 1]), isSilent([false, 1300, 0, 0, 1, 1]), isSilent(null)]).toEqual([true, false, false, false]);
+  });
+  it('make a cell old when the row told long ago, or does not hear the column', () => {
+    expect([isCurrent(gateway('a'), cell(true)), isCurrent(gateway('a'), cell(false)), isCurrent(gateway('a', { age_ms: 9000 }), cell(true)), isCurrent(gateway('a', { age_ms: null }), cell(true)), isCurrent(gateway('a'), [true, 5000, 0, 0, 1, 1])]).toEqual([true, false, false, false, false]);
   });
   it('are not known when a side does not tell, or told long ago', () => {
     expect(link(two(true, false, 60_000), 0, 1)).toBe('unknown');
@@ -107,6 +110,7 @@ describe('text', () => {
     expect([3, 250, 1250, 42_900, 243_000, 7_500_000].map((value) => plain(duration(value)))).toEqual(['3 ms', '250 ms', '1.3 s', '42 s', '4 min 3 s', '2 h 5 min']);
     expect([percent(null), plain(percent(0.5)), plain(percent(1))]).toEqual(['–', '50.0 %', '100 %']);
     expect([signed(3), signed(-1.25), signed(0)].map(plain)).toEqual(['+3 ms', '−1.3 ms', '±0 ms']);
+    expect([signed(420, 0.345), signed(0, 0.5), signed(-12_500, 3)].map(plain)).toEqual(['+420 ± 0.35 ms', '0 ± 0.5 ms', '−12.5 ± 0.01 s']);
     expect([age(400), age(65_000)].map(plain)).toEqual(['0.4 s', '1 min 5 s']);
     expect(plain(moment(12_500, true))).toBe('12.50 s');
   });

@@ -1,9 +1,10 @@
-// Pictures of a real run for the docs: five gateways, conversations, one gateway cut off for a while. Takes two minutes.
+// Pictures for the docs: a real run of five gateways, with conversations, one gateway cut off for a while; and a playback.
+// Takes two minutes.
 // `node tools/shots.mjs DIR`. Needs the binaries (see e2e/fleet.mjs).
 import { mkdirSync } from 'node:fs';
 
 import { launch, open } from '../e2e/browser.mjs';
-import { Fleet } from '../e2e/fleet.mjs';
+import { Fleet, Process, binary, freePorts } from '../e2e/fleet.mjs';
 
 const dir = process.argv[2] ?? new URL('../docs', import.meta.url).pathname;
 mkdirSync(dir, { recursive: true });
@@ -36,6 +37,12 @@ try {
   await shot(browser, admin, 'light', {});
   await shot(browser, admin, 'dark', { scheme: 'dark' });
   await shot(browser, admin, 'narrow', { width: 390, height: 844, full: false, scale: 2 });
+  const [port] = await freePorts(1);
+  const served = new Process('covey-sim serve', binary('covey-sim'), ['serve', '--seed', '42', '--listen', `127.0.0.1:${port}`]);
+  const url = `http://127.0.0.1:${port}/`;
+  while (!(await fetch(url).then((answer) => answer.ok, () => false))) await pause(200);
+  await shot(browser, url, 'playback', { hash: '#t=4.25', full: false, height: 1000 });
+  await served.kill();
 } finally {
   await browser.close();
   await fleet.stop();

@@ -120,13 +120,10 @@ async fn all_rules_are_healthy(prometheus: &Prometheus) {
 
 async fn every_panel_has_data(prometheus: &Prometheus) {
     let queries = panel_queries();
-    let mut empty = Vec::new();
     for (title, expr) in &queries {
-        if prometheus.query(expr).await.is_empty() {
-            empty.push(format!("{title}: {expr}"));
-        }
+        // Some gauges are a second old when they are scraped.
+        prometheus.until_some(title, expr).await;
     }
-    assert!(empty.is_empty(), "panels without data:\n  {}", empty.join("\n  "));
     eprintln!("{} queries of the dashboard answered with data", queries.len());
 }
 

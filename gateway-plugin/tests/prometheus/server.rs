@@ -93,10 +93,19 @@ impl Prometheus {
 
     /// Waits until a query finds so many series; how long that took.
     pub(crate) async fn until(&self, what: &str, query: &str, series: usize) -> Duration {
+        self.until_it(what, query, |found| found == series).await
+    }
+
+    /// Waits until a query finds anything.
+    pub(crate) async fn until_some(&self, what: &str, query: &str) {
+        self.until_it(what, query, |found| found > 0).await;
+    }
+
+    async fn until_it(&self, what: &str, query: &str, is_enough: impl Fn(usize) -> bool) -> Duration {
         let start = Instant::now();
         loop {
             let found = self.query(query).await;
-            if found.len() == series {
+            if is_enough(found.len()) {
                 return start.elapsed();
             }
             assert!(start.elapsed() < PATIENCE, "never: {what}: {query} finds {found:?}");

@@ -48,7 +48,7 @@ export class Clocks extends Panel {
     const reach = niceReach(Math.max(...all.flat().map(({ ms, half_ms }) => Math.abs(ms) + half_ms), ...own.map((ms) => Math.abs(ms ?? 0)), 0.5));
     const row = shown.length <= 12 ? 24 : shown.length <= 24 ? 16 : 11;
     const on = surface(this.canvas, width, shown.length * row + 26);
-    const [left, right] = [width < 420 ? 66 : 96, width - (width < 420 ? 116 : 134)];
+    const [left, right] = [width < 420 ? 66 : 96, width - (width < 420 ? 120 : 152)];
     const x = (ms: number): number => left + ((ms / reach + 1) / 2) * (right - left);
     this.grid(on, x, reach, shown.length * row, left, right);
     shown.forEach((at, place) => this.row(on, frame, at, all[place] ?? [], x, place * row + row / 2, row, left, right));
@@ -107,8 +107,8 @@ export class Clocks extends Panel {
     context.font = font(row >= 16 ? 12 : 10);
     context.fillStyle = clock === null || clock === 'good' ? colours.muted : colour;
     const half = halfOf(list);
-    const value = gateway.clock_ahead_ms === null ? '–' : signed(gateway.clock_ahead_ms);
-    context.fillText(fit(context, `${value}${half === null ? '' : ` ± ${duration(Math.round(half * 100) / 100)}`} ${clock === null ? 'not known' : clock === 'good' ? '' : clock}`, context.canvas.clientWidth - right - 10), right + 10, y);
+    const value = gateway.clock_ahead_ms === null ? '–' : signed(gateway.clock_ahead_ms, half);
+    context.fillText(fit(context, `${value} ${clock === null ? 'not known' : clock === 'good' ? '' : clock}`, context.canvas.clientWidth - right - 10), right + 10, y);
   }
 
   private say(frame: MeshFrame, at: number): string {

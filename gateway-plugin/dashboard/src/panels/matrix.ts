@@ -4,7 +4,7 @@ import { font, fit, groupFill, hatch, surface, type Surface } from '../canvas';
 import { TextTable, el, say, svg } from '../dom';
 import { count, duration, signed, tiny } from '../format';
 import type { Cell, MeshFrame } from '../frame';
-import { STALE_MS, isSilent, link } from '../order';
+import { STALE_MS, isCurrent, isSilent, link } from '../order';
 import { Panel, type Scene } from '../panel';
 import { groupColour, groupLetter, lackColour, theme } from '../theme';
 
@@ -104,7 +104,7 @@ export class Matrix extends Panel {
     const left = Math.min(longest + 14, width * 0.3, 130);
     const breaks = order.filter((at, place) => place > 0 && frame.gateways[at]?.group !== frame.gateways[order[place - 1] ?? at]?.group).length;
     const gap = n > 24 ? 3 : 6;
-    const cell = Math.max(4, Math.min(width > 700 ? 88 : n > 4 ? 54 : 64, Math.floor((width - left - breaks * gap - 2) / n)));
+    const cell = Math.max(4, Math.min(width > 700 ? 88 : n > 4 ? Math.max(20, Math.min(54, 400 / n)) : 64, Math.floor((width - left - breaks * gap - 2) / n)));
     const at: number[] = [];
     let offset = 0;
     order.forEach((gateway, place) => {
@@ -141,7 +141,7 @@ export class Matrix extends Panel {
   private cell(context: CanvasRenderingContext2D, frame: MeshFrame, row: number, column: number, x: number, y: number, size: number, most: number): void {
     const cell = frame.gateways[row]?.sees[column] ?? null;
     const lag = cell?.[2] ?? null;
-    const old = (frame.gateways[row]?.age_ms ?? Infinity) > STALE_MS;
+    const old = !isCurrent(frame.gateways[row], cell);
     const colours = theme();
     let ink = colours.muted;
     if (lag === null) {
@@ -266,7 +266,7 @@ export class Matrix extends Panel {
     const [, heard, ops, lag, rtt, offset] = cell;
     const old = (one.age_ms ?? 0) > STALE_MS ? ` (said ${duration(one.age_ms)} ago)` : '';
     const isLinked = link(frame, row, column) === 'unknown' && cell[0] === false ? 'not linked' : (LINKS[link(frame, row, column)] ?? '');
-    const lacks = ops === null ? 'lag not known' : ops === 0 ? 'lacks nothing' : `lacks ${count(ops)} op${ops === 1 ? '' : 's'}${lag === null ? '' : ` for ${duration(lag)}`}`;
+    const lacks = ops === null ? 'lag not known' : `${isCurrent(one, cell) ? 'lacks' : 'lacked when last heard'} ${ops === 0 ? 'nothing' : `${count(ops)} op${ops === 1 ? '' : 's'}`}${ops === 0 || lag === null ? '' : ` for ${duration(lag)}`}`;
     return `${one.name} sees ${other.name}${old}: ${lacks}, ${isLinked}, heard ${heard === null ? 'never' : `${duration(heard)} ago`}, round trip ${rtt === null ? 'not known' : duration(rtt / 1000)}, clock ${offset === null ? 'not known' : signed(offset)}`;
   }
 
@@ -280,7 +280,7 @@ export class Matrix extends Panel {
       const kind = link(frame, row, column);
       const linked = kind === 'out' || kind === 'in' ? ', one-way' : gateway?.sees[column]?.[0] === false ? ', not linked' : isSilent(gateway?.sees[column]) ? ', silent' : '';
       const old = ops !== null && (gateway?.age_ms ?? 0) > STALE_MS ? `, ${duration(gateway?.age_ms ?? 0)} old` : '';
-      return `${ops === null ? 'no data' : `lacks ${count(ops)}`}${linked}${old}`;
+      return `${ops === null ? 'no data' : `${isCurrent(gateway, gateway?.sees[column]) ? 'lacks' : 'lacked'} ${count(ops)}`}${linked}${old}`;
     })]);
     return { head: ['row sees column', ...order.map((at) => frame.gateways[at]?.name ?? '')], rows };
   }

@@ -45,7 +45,7 @@ export class Ribbon extends TimePanel {
     const names = laneNames(entry, entries);
     const faults = stretches(entries);
     const lanes = faults.reduce((most, fault) => Math.max(most, fault.lane + 1), 0);
-    const lane = names.length <= 5 ? 38 : names.length <= 8 ? 30 : names.length <= 16 ? 20 : names.length <= 32 ? 12 : 9;
+    const lane = names.length <= 5 ? 38 : names.length <= 10 ? 30 : names.length <= 16 ? 22 : names.length <= 32 ? 12 : 9;
     const bottom = names.length * lane + (lanes > 0 ? lanes * FAULT_PX + 8 : 0);
     const on = surface(this.canvas, width, bottom + AXIS + 2);
     const at = scale(scene, width);
@@ -70,6 +70,7 @@ export class Ribbon extends TimePanel {
     const gap = height >= 12 ? 2 : 1;
     const [top, tall] = [y + gap / 2, height - gap];
     const plates: (() => void)[] = [];
+    let shown: { group: number | null; to_ms: number } | null = null;
     for (const run of runs(entries, name)) {
       const [x0, x1] = [Math.max(at.left, at.x(run.from_ms)), Math.min(at.right, at.x(run.to_ms))];
       if (x1 <= x0) continue;
@@ -86,7 +87,10 @@ export class Ribbon extends TimePanel {
       context.fillStyle = group === null ? hatch() : groupFill(group);
       context.fillRect(x0, top, width, tall);
       if (phase !== 'clean' || repairing) notClean(context, x0, x1, top + tall - 3);
-      if (width > 22 && height >= 12) plates.push(() => plate(context, group === null ? '?' : groupLetter(group), x0 + 11, y + height / 2, Math.min(12, height - 6), group));
+      // One letter is enough while the group stays.
+      const isSame = shown !== null && shown.group === group && shown.to_ms >= run.from_ms;
+      if (width > 22 && height >= 12 && !isSame) plates.push(() => plate(context, group === null ? '?' : groupLetter(group), x0 + 11, y + height / 2, Math.min(12, height - 6), group));
+      if (width > 22 || isSame) shown = { group, to_ms: run.to_ms };
     }
     this.lags(context, entries, name, top, tall, at, most);
     plates.forEach((draw) => draw());
@@ -101,7 +105,8 @@ export class Ribbon extends TimePanel {
       if (column >= 0 && highest > 0) context.fillRect(column, top + tall - highest, 1, highest);
     };
     entries.forEach((entry, place) => {
-      const lag = entry.derived.lanes.get(name)?.lag ?? 0;
+      const lane = entry.derived.lanes.get(name);
+      const lag = !lane || lane.left ? 0 : (lane.lag ?? 0);
       const [x0, x1] = [Math.floor(at.x(entry.frame.t_ms)), Math.ceil(at.x(entries[place + 1]?.frame.t_ms ?? entry.frame.t_ms + 1000))];
       if (lag === 0) return;
       const height = Math.max(1.5, (Math.log1p(lag) / full) * tall * 0.8);

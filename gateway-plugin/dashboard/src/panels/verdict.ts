@@ -64,7 +64,7 @@ export class Verdict {
     this.past.hidden = !isPast;
     say(this.past, isPast ? `at ${moment(frame.t_ms, simulated)}, in the past` : '');
     attr(this.root, 'data-past', isPast ? 'true' : null);
-    say(this.facts.source.value, source.viewer ?? (simulated ? `the simulator, seed ${source.seed ?? '–'}` : 'an observer'));
+    say(this.facts.source.value, source.viewer ?? (simulated ? 'the simulator' : 'an observer'));
     this.tick(scene);
     say(this.facts.lag.value, lag(verdict.worst_lag_ops, verdict.worst_lag_ms));
     say(this.facts.seen.value, verdict.missing > 0 ? `${verdict.seen} seen, ${verdict.missing} missing` : `${verdict.seen} seen`);

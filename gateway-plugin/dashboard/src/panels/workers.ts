@@ -86,7 +86,7 @@ export class Workers extends Panel {
   }
 
   private fill(row: Row, worker: WorkerView, frame: MeshFrame, order: number[]): void {
-    const known = worker.by.filter((coverage): coverage is CoverageView => coverage !== null);
+    const known = worker.by.filter((coverage, at): coverage is CoverageView => coverage !== null && !frame.gateways[at]?.left);
     const common = mostCommon(known.map(([, , digest]) => digest));
     attr(row.root, 'data-differs', worker.differs ? 'true' : null);
     say(row.name, worker.up === false ? `${worker.id} (down)` : worker.id);
@@ -103,7 +103,7 @@ export class Workers extends Panel {
     say(cells.lag, newest.length < 2 ? '–' : spread(newest));
     say(cells.incarnation, incarnations.length === 0 ? '–' : incarnations.join(' / '));
     say(cells.floor, floors.length === 0 ? 'not cut' : duration(Math.max(0, frame.t_ms - Math.max(...floors))));
-    say(cells.cut, cutAt === undefined ? '–' : `${duration(Math.max(0, frame.t_ms - cutAt))} ago`);
+    say(cells.cut, cutAt === undefined || floors.length === 0 ? '–' : `${duration(Math.max(0, frame.t_ms - cutAt))} ago`);
     say(cells.capacity, worker.capacity_tokens === null ? 'not known' : `${count(worker.capacity_tokens)} ${worker.capacity_source ?? ''}`.trim());
     say(cells.requests, count(worker.requests));
     say(cells.queued, count(worker.queued_tokens));
