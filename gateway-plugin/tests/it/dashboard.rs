@@ -128,7 +128,7 @@ async fn a_goodbye_shows_in_the_stream_at_once_and_the_stream_ends_with_its_gate
 async fn a_page_may_use_this_port_and_nothing_else() {
     let worker = FakeWorker::start(|_| vec![chat_json("hi")]).await;
     let alone = gateway(&[&worker], &[]).await;
-    until(&alone, Duration::from_secs(5), |_| true).await;
+    until(&alone, Duration::from_secs(5), |frame| frame.verdict.word == "converged").await;
     for path in ["/", "/plain", "/api/info", "/api/frame", "/assets/none.js"] {
         let response = alone.client.get(alone.admin_url(path)).send().await.expect("answered");
         let policy = response.headers()["content-security-policy"].to_str().expect("text").to_owned();

@@ -169,8 +169,9 @@ fn conclusion(report: &DiffReport) -> String {
         let logs = report.logs.iter().filter(|log| log.class == class).count();
         let records = report.records.iter().filter(|record| record.class == class).count();
         let holders = report.holders.iter().filter(|holder| holder.class == class).count();
-        let parts = [(logs, "logs"), (records, "records"), (holders, "holders")];
-        let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        let parts = [(logs, "log"), (records, "record"), (holders, "holder")];
+        let parts: Vec<String> =
+            parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| plural(*n as u64, what)).collect();
         (!parts.is_empty()).then(|| format!("{} {}", class.name(), parts.join(", ")))
     });
     let counted: Vec<String> = counted.collect();

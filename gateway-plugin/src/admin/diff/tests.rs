@@ -220,7 +220,9 @@ fn what_is_applied_everywhere_and_not_there_is_lost() {
         assert!([Class::Lost, Class::Dirty].contains(&holder.class), "{report:?}");
         lost += u32::from(report.exit_code() == 2);
         assert_eq!(holder.lacks_other.len(), 9);
-        assert_eq!(print::render(&report, 4).contains("LOST: nothing explains it"), holder.class == Class::Lost);
+        let text = print::render(&report, 4);
+        assert_eq!(text.contains("LOST: nothing explains it"), holder.class == Class::Lost);
+        assert_eq!(text.contains("(LOST 1 holder)"), holder.class == Class::Lost, "{text}");
     }
     assert!(lost >= 25, "most of the time it is clean, and lost is lost: {lost}");
 }
