@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix bench plants cargo dashboard check-dashboard promtool lint-metrics grafana \
+.PHONY: help demo test verify fix bench plants cargo dashboard page-test check-dashboard promtool lint-metrics grafana \
   check-prometheus check-otel
 
 CARGO ?= cargo
@@ -26,11 +26,15 @@ cargo:
 	  exit 1; }
 
 demo: cargo ## Build the binaries and compare gateways with and without the mesh (ARGS='--gateways 4 …')
+	@if command -v npm > /dev/null; then echo "building the dashboard's page"; \
+	  $(MAKE) --no-print-directory --silent dashboard > /dev/null || \
+	  echo "the page could not be built (make dashboard says why): gateways serve the plain one"; \
+	  else echo "npm is not here: gateways serve the dashboard's plain page"; fi
 	@echo "building covey and covey-sim (release; the first time takes a few minutes)"
 	@$(CARGO) build --release --quiet -p covey-gateway-plugin --bin covey -p covey-sim --bin covey-sim
 	@exec "$${CARGO_TARGET_DIR:-target}/release/covey-sim" demo $(ARGS)
 
-test: cargo promtool ## Run every test of the workspace, doc tests included
+test: cargo promtool page-test ## Run every test of the workspace, doc tests included
 	@$(CARGO) test --workspace --no-fail-fast $(ARGS)
 	@# A build of the core with planted bugs in it: each must be found, and nothing without one.
 	@$(CARGO) test -p covey-sim --features plants --test plants
@@ -106,6 +110,13 @@ dashboard: ## Build the convergence page into gateway-plugin/dashboard/dist (nee
 	  echo "Without it gateways serve the plain page, /plain, instead." >&2; \
 	  exit 1; }
 	@cd $(DASHBOARD) && npm ci --no-audit --no-fund --loglevel=error && npm run build --silent
+
+# The page's own unit tests and its size; a machine without npm, or that cannot reach its registry, tries the rest.
+page-test:
+	@if ! command -v npm > /dev/null; then echo "SKIPPED: tests of the dashboard's page (npm is not here)"; \
+	elif ! (cd $(DASHBOARD) && npm ci --no-audit --no-fund --loglevel=error > /dev/null); then \
+	  echo "SKIPPED: tests of the dashboard's page (npm cannot install what they need)"; \
+	else cd $(DASHBOARD) && npm run build --silent && npm test --silent; fi
 
 check-dashboard: cargo dashboard ## Test the page: its parts, then in a real Chromium against real gateways and a playback
 	@cd $(DASHBOARD) && npm test --silent

@@ -5,10 +5,12 @@ use std::time::Duration;
 use covey_gateway_plugin::dashboard;
 use covey_gateway_plugin::frame::{EventView, MeshFrame};
 use serde_json::Value;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::fake::{FakeWorker, chat_json};
-use crate::gateway::{Secret, TestGateway, ask, gateway, secret};
+use crate::gateway::{Secret, TestGateway, ask, client, gateway, secret};
+use crate::process::Process;
 
 struct Pair {
     one: TestGateway,
@@ -149,4 +151,55 @@ async fn a_page_may_use_this_port_and_nothing_else() {
     let none = alone.client.get(alone.admin_url("/api/recording")).send().await.expect("answered");
     assert_eq!(none.status(), 404);
     assert!(alone.running.stop().await);
+}
+
+/// CPU time the process has used, in seconds, as it says itself (getrusage).
+async fn cpu_seconds(process: &Process) -> f64 {
+    let response = client().get(format!("http://{}/metrics", process.admin)).send().await.expect("answered");
+    let text = response.text().await.expect("text");
+    let line = text.lines().find_map(|line| line.strip_prefix("process_cpu_seconds_total "));
+    line.expect("the metric").parse().expect("a number")
+}
+
+/// Share of a core that the process uses while `pages` read its frames, over `window`.
+async fn share(process: &Process, pages: usize, window: Duration) -> f64 {
+    let readers: Vec<JoinHandle<()>> = (0..pages)
+        .map(|_| {
+            let url = format!("http://{}/api/frames", process.admin);
+            tokio::spawn(async move {
+                let mut stream = client().get(url).send().await.expect("answered");
+                while let Ok(Some(_)) = stream.chunk().await {}
+            })
+        })
+        .collect();
+    // Connecting is no part of it.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = cpu_seconds(process).await;
+    tokio::time::sleep(window).await;
+    let used = cpu_seconds(process).await - before;
+    readers.iter().for_each(JoinHandle::abort);
+    used / window.as_secs_f64()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_page_costs_less_than_a_hundredth_of_a_core_and_twenty_less_than_a_twentieth() {
+    let secret = secret();
+    let path = secret.path.to_str().expect("a path");
+    let worker = FakeWorker::start(|_| vec![chat_json("hi")]).await;
+    let flags = ["--mesh", "on", "--mesh-listen", "127.0.0.1:0", "--mesh-secret-file", path];
+    let first = Process::start(&worker, &[&flags[..], &["--mesh-name", "gw-0"]].concat());
+    let seed =
+        first.banner.split(" udp ").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address").to_owned();
+    let others: Vec<Process> = ["gw-1", "gw-2"]
+        .into_iter()
+        .map(|name| Process::start(&worker, &[&flags[..], &["--mesh-name", name, "--mesh-seeds", &seed]].concat()))
+        .collect();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let window = Duration::from_secs(5);
+    let (none, one, twenty) =
+        (share(&first, 0, window).await, share(&first, 1, window).await, share(&first, 20, window).await);
+    println!("of a core: {none:.4} without a page, {one:.4} with one, {twenty:.4} with twenty");
+    assert!(one - none < 0.01, "one page costs {:.4} of a core", one - none);
+    assert!(twenty - none < 0.05, "twenty pages cost {:.4} of a core", twenty - none);
+    drop(others);
 }
