@@ -149,6 +149,15 @@ fn golden_bytes_of_every_kind_of_frame_of_wire_version_1() {
 }
 
 #[test]
+fn a_summary_of_a_mesh_of_64_gateways_stays_small() {
+    let (mut summary, most) = (summary(), 4_096);
+    summary.peers = vec![summary.peers[0].clone(); 63];
+    summary.workers = vec![summary.workers[0].clone(); crate::limits::SUMMARY_WORKERS];
+    let bytes = Message::Summary(Box::new(summary)).encode().len();
+    assert!(bytes < most, "{bytes} bytes a second and peer");
+}
+
+#[test]
 fn a_kind_without_golden_bytes_does_not_compile() {
     for (kind, message) in messages() {
         let named = match message {
