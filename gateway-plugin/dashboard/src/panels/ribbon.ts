@@ -107,7 +107,9 @@ export class Ribbon extends TimePanel {
     entries.forEach((entry, place) => {
       const lane = entry.derived.lanes.get(name);
       const lag = !lane || lane.left ? 0 : (lane.lag ?? 0);
-      const [x0, x1] = [Math.floor(at.x(entry.frame.t_ms)), Math.ceil(at.x(entries[place + 1]?.frame.t_ms ?? entry.frame.t_ms + 1000))];
+      // Only what is in sight: the frame before the window may be long ago.
+      const x0 = Math.max(Math.floor(at.left), Math.floor(at.x(entry.frame.t_ms)));
+      const x1 = Math.min(Math.ceil(at.right), Math.ceil(at.x(entries[place + 1]?.frame.t_ms ?? entry.frame.t_ms + 1000)));
       if (lag === 0) return;
       const height = Math.max(1.5, (Math.log1p(lag) / full) * tall * 0.8);
       for (let x = x0; x < x1; x += 1) {
