@@ -2,7 +2,9 @@
 // lanes of the ribbon, cuts, mismatches.
 //
 // A gateway's numbers are as old as its summary, so rates are taken over the time between summaries, not between frames.
-// A counter that went down, or another life, means a restart: then everything counted since belongs to now.
+// Traffic, repair and propagation count since a life began: a counter that went down, or another life, began anew, and
+// everything counted since belongs to now. Effect counts since the process started, through all its lives: only a counter
+// that went down tells of a restart, and then all of them began anew.
 //
 // Not here: keeping frames (`store`), sums over a window (`series`).
 import type { CoverageView, EffectView, GatewayView, MeshFrame, Phase, RepairView, TrafficView } from './frame';
@@ -156,7 +158,7 @@ export class Deriver {
       const more = grownBuckets(before.propagation, propagation, sameLife);
       out.propagation = more.map((count, at) => count + (out.propagation?.[at] ?? 0));
     }
-    if (effect && before.effect) out.effect = plusEffect(out.effect, grownEffect(before.effect, effect, sameLife));
+    if (effect && before.effect) out.effect = plusEffect(out.effect, grownEffect(before.effect, effect));
     else if (effect) out.effect = plusEffect(out.effect, { ...NO_EFFECT, in_flight: effect.in_flight });
   }
 
@@ -251,18 +253,20 @@ function plus(sum: Record<Class, Rate> | null, more: Record<Class, Rate>): Recor
   return { push: add('push'), control: add('control'), repair: add('repair') };
 }
 
+/** The counters of effect, besides outcomes; `in_flight` is none. */
+const SUMS = ['measured', 'prompt_tokens', 'predicted_tokens', 'cached_tokens'] as const;
 const NO_EFFECT: EffectView = { measured: 0, prompt_tokens: 0, predicted_tokens: 0, cached_tokens: 0, in_flight: 0, outcomes: {} };
 
-function grownEffect(before: EffectView, now: EffectView, sameLife: boolean): EffectView {
-  const outcomes: Record<string, number> = {};
-  for (const [name, count] of Object.entries(now.outcomes)) outcomes[name] = grown(before.outcomes[name] ?? 0, count, sameLife);
+/** What routing came to since `before`; all of it when the process restarted in between. */
+export function grownEffect(before: EffectView, now: EffectView): EffectView {
+  const names = [...new Set([...Object.keys(before.outcomes), ...Object.keys(now.outcomes)])];
+  const restarted = SUMS.some((sum) => now[sum] < before[sum]) || names.some((name) => (now.outcomes[name] ?? 0) < (before.outcomes[name] ?? 0));
+  const from = restarted ? NO_EFFECT : before;
+  const more = (sum: (typeof SUMS)[number]): number => now[sum] - from[sum];
   return {
-    measured: grown(before.measured, now.measured, sameLife),
-    prompt_tokens: grown(before.prompt_tokens, now.prompt_tokens, sameLife),
-    predicted_tokens: grown(before.predicted_tokens, now.predicted_tokens, sameLife),
-    cached_tokens: grown(before.cached_tokens, now.cached_tokens, sameLife),
+    measured: more('measured'), prompt_tokens: more('prompt_tokens'), predicted_tokens: more('predicted_tokens'), cached_tokens: more('cached_tokens'),
     in_flight: now.in_flight,
-    outcomes,
+    outcomes: Object.fromEntries(Object.entries(now.outcomes).map(([name, count]) => [name, count - (from.outcomes[name] ?? 0)])),
   };
 }
 
