@@ -60,7 +60,7 @@ export interface Derived {
 /** What a gateway said last, to take differences from. */
 interface Known {
   life: string;
-  /** When its summary was made, in the frame's time. */
+  /** When its summary was made, in the time that is shown. */
   at_ms: number;
   traffic: TrafficView | null;
   rates: Record<Class, Rate> | null;
@@ -98,26 +98,27 @@ export class Deriver {
   /** Floors that differ at equal vectors: since when, and whether that was told. */
   private differ = new Map<string, { since_ms: number; told: boolean }>();
 
-  next(frame: MeshFrame): Derived {
+  /** `t_ms` is a time that never goes back, whatever the viewer's clock does. */
+  next(frame: MeshFrame, t_ms = frame.t_ms): Derived {
     const out: Derived = {
       lanes: new Map(frame.gateways.map((gateway) => [gateway.name, lane(gateway)])),
       propagation: null, traffic: null, applied: null, duplicate: null,
       held: heldOps(frame),
       cuts: this.cuts(frame),
       frontier_ms: frontier(frame),
-      mismatches: this.mismatches(frame),
+      mismatches: this.mismatches(frame, t_ms),
       effect: null,
       ...balances(frame),
     };
-    for (const gateway of frame.gateways) this.gateway(frame, gateway, out);
+    for (const gateway of frame.gateways) this.gateway(t_ms, gateway, out);
     return out;
   }
 
-  private gateway(frame: MeshFrame, gateway: GatewayView, out: Derived): void {
+  private gateway(t_ms: number, gateway: GatewayView, out: Derived): void {
     if (gateway.age_ms === null) return;
     const before = this.known.get(gateway.name);
     const sameLife = before?.life === gateway.life;
-    const at_ms = frame.t_ms - gateway.age_ms;
+    const at_ms = t_ms - gateway.age_ms;
     const now: Known = {
       life: gateway.life, at_ms, rates: before?.rates ?? null,
       traffic: gateway.traffic ?? before?.traffic ?? null, repair: gateway.repair ?? before?.repair ?? null,
@@ -180,15 +181,15 @@ export class Deriver {
   }
 
   /** Floors that differ although they must not; each is told once, until it is gone. */
-  private mismatches(frame: MeshFrame): Mismatch[] {
+  private mismatches(frame: MeshFrame, t_ms: number): Mismatch[] {
     const found: Mismatch[] = [];
     const now: typeof this.differ = new Map();
     for (const { worker, one, other, floors } of floorMismatches(frame)) {
       const key = `${worker}\n${one}\n${other}\n${floors.join()}`;
-      const known = this.differ.get(key) ?? { since_ms: frame.t_ms, told: false };
+      const known = this.differ.get(key) ?? { since_ms: t_ms, told: false };
       now.set(key, known);
       // Whoever sees everything is right at once. To a gateway, floors come later than vectors; traffic changes them.
-      if (known.told || (frame.source.viewer !== null && frame.t_ms - known.since_ms < STAYS_MS)) continue;
+      if (known.told || (frame.source.viewer !== null && t_ms - known.since_ms < STAYS_MS)) continue;
       known.told = true;
       found.push({ gateway: other, text: `${one} and ${other} have equal clean vectors and cut ${worker} differently` });
     }
