@@ -17,13 +17,13 @@ import { Traffic } from './panels/traffic';
 import { Verdict } from './panels/verdict';
 import { Workers } from './panels/workers';
 import { Live, file, info, recording } from './source';
-import { Store, hold } from './store';
+import { Store, hold, lost } from './store';
 import { apply, choice, choose, forget, wordClass, type Choice } from './theme';
 import { TimeBar } from './timebar';
 
 const LIVE_SPAN_MS = 180_000;
 const INFO_AGAIN_MS = 2000;
-const TICK_MS = 500;
+const TICK_MS = 250;
 /** A dropped frame is told of for so long. */
 const DROPPED_TOLD_MS = 10_000;
 
@@ -201,7 +201,7 @@ class App {
     this.info = { mode: 'playback', label, package_version: held.first()?.frame.source.package_version ?? '' };
     this.store.adopt(held);
     this.trouble = '';
-    this.notify(held.dropped > 0 ? `The recording is longer than the ${held.entries.length} frames that this page keeps: its first ${held.dropped} are left out.` : '');
+    this.notify(lost(frames.length, held));
     this.window.span_ms = null;
     this.bar.showSpan(null);
     this.cursor.live = false;

@@ -144,9 +144,9 @@ export class Store {
   }
 }
 
-/** The life of the gateway whose view it is; a simulation has none. */
+/** The life of the gateway whose view it is; a simulation has a seed instead. */
 function viewerLife(frame: MeshFrame): string {
-  return `${frame.source.viewer ?? ''} ${frame.gateways.find(({ me }) => me)?.life ?? ''}`;
+  return `${frame.source.viewer ?? ''} ${frame.source.seed ?? ''} ${frame.gateways.find(({ me }) => me)?.life ?? ''}`;
 }
 
 /** What only whoever keeps frames can tell. */
@@ -164,6 +164,15 @@ function thin(entry: Entry): void {
     gateway.sees = [];
     gateway.replica = gateway.traffic = gateway.repair = gateway.propagation = gateway.effect = null;
   }
+}
+
+/** What a recording of so many frames lost on its way into the store; nothing when it lost nothing. */
+export function lost(frames: number, { entries, dropped }: Store): string {
+  const twice = frames - entries.length - dropped;
+  const said: string[] = [];
+  if (dropped > 0) said.push(`The recording is longer than the ${entries.length} frames that this page keeps: its first ${dropped} are left out.`);
+  if (twice > 0) said.push(`Frames that it has twice, or after later ones of the same life, are left out: ${twice}.`);
+  return said.join(' ');
 }
 
 /** All frames of a recording, kept as a store keeps them, or why they cannot be. */

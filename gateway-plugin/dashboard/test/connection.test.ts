@@ -4,7 +4,7 @@ import { QUIET_MS, Standing, guard, reason } from '../src/connection';
 import type { MeshFrame } from '../src/frame';
 import { standing } from '../src/panels/verdict';
 import { Live } from '../src/source';
-import { Store, hold } from '../src/store';
+import { Store, hold, lost } from '../src/store';
 import { frame } from './made';
 
 describe('the standing', () => {
@@ -83,6 +83,19 @@ describe('a recording', () => {
   it('is kept as a whole, or not at all', () => {
     expect((hold([frame(1, 1000), frame(2, 2000)]) as Store).entries).toHaveLength(2);
     expect(hold([frame(1, 1000), { ...frame(2, 2000), gateways: [null] } as unknown as MeshFrame])).toMatch(/^frame 2 of it is more than this page can bear/);
+  });
+});
+
+describe('what a recording lost', () => {
+  it('is told, and nothing else', () => {
+    const of = (seed: number, seq: number): MeshFrame => ({ ...frame(seq, seq * 500, undefined, undefined, { kind: 'simulated' }), source: { ...frame(1, 1).source, kind: 'simulated', viewer: null, seed } });
+    const two = [of(1, 1), of(1, 2), of(2, 1), of(2, 2)];
+    expect(lost(4, hold(two) as Store)).toBe('');
+    expect((hold(two) as Store).entries.map(({ t_ms }) => t_ms)).toEqual([500, 1000, 1001, 1501]);
+    expect(lost(5, hold([of(1, 1), of(1, 2), of(1, 2), of(1, 1), of(1, 3)]) as Store)).toContain('left out: 2.');
+    const short = new Store(2);
+    two.forEach((one) => short.push(one));
+    expect(lost(4, short)).toContain('its first 2 are left out');
   });
 });
 
