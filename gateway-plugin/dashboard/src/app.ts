@@ -1,10 +1,11 @@
 // The page as a whole: header, panels, what keys and buttons do, when to draw.
+import { Standing, guard } from './connection';
 import { Cursor, SPEEDS, Window, readLink } from './cursor';
 import { attr, el, say } from './dom';
 import type { Info, MeshFrame } from './frame';
 import { moment } from './format';
 import { order } from './order';
-import type { Connection, Panel, Scene } from './panel';
+import type { Panel, Scene } from './panel';
 import { Clocks } from './panels/clocks';
 import { Cuts } from './panels/cuts';
 import { Effect } from './panels/effect';
@@ -16,15 +17,20 @@ import { Traffic } from './panels/traffic';
 import { Verdict } from './panels/verdict';
 import { Workers } from './panels/workers';
 import { Live, file, info, recording } from './source';
-import { Store } from './store';
+import { Store, hold, lost } from './store';
 import { apply, choice, choose, forget, wordClass, type Choice } from './theme';
 import { TimeBar } from './timebar';
 
 const LIVE_SPAN_MS = 180_000;
 const INFO_AGAIN_MS = 2000;
+const TICK_MS = 250;
+/** A dropped frame is told of for so long. */
+const DROPPED_TOLD_MS = 10_000;
 
 export function start(root: HTMLElement): void {
-  new App(root).begin();
+  const app = new App(root);
+  guard(globalThis, (why) => app.failed(why));
+  app.begin();
 }
 
 class App {
@@ -41,10 +47,14 @@ class App {
   private readonly nowChip = el('span', { class: 'now-chip', hidden: true });
   private readonly banner = el('p', { class: 'banner', role: 'alert', hidden: true });
   private readonly back = el('button', { type: 'button', hidden: true }, 'back to live');
-  private connection: Connection = { kind: 'waiting', why: 'Connecting.' };
+  private readonly standing = new Standing(performance.now());
+  /** What the stream is like, and what somebody has to know besides that. */
+  private trouble = '';
+  private notice = '';
+  private noticeUntil = Infinity;
+  private droppedFrames = 0;
   private info: Info | null = null;
   private live: Live | null = null;
-  private heard_at = performance.now();
   private drawn = '';
   private asked = false;
   private played_at = 0;
@@ -53,7 +63,7 @@ class App {
     this.bar = new TimeBar({
       toggle: () => this.toggle(), step: (by) => this.act(() => this.cursor.step(by)), event: (direction) => this.act(() => this.cursor.stepEvent(direction)),
       home: () => this.act(() => this.cursor.home()), end: () => this.act(() => this.cursor.end(this.isLive())), live: () => this.act(() => this.cursor.follow()),
-      seekIndex: (index) => this.act(() => { const entry = this.store.entries[index]; if (entry) { this.cursor.playing = false; if (index === this.store.entries.length - 1 && this.isLive()) this.cursor.follow(); else this.cursor.seek(entry.frame.t_ms); } }),
+      seekIndex: (index) => this.act(() => { const entry = this.store.entries[index]; if (entry) { this.cursor.playing = false; if (index === this.store.entries.length - 1 && this.isLive()) this.cursor.follow(); else this.cursor.seek(entry.t_ms); } }),
       speed: (value) => { this.cursor.speed = value; }, span: (ms) => this.act(() => { this.window.span_ms = ms; this.window.to_ms = -1; }),
     });
     this.layout();
@@ -62,7 +72,7 @@ class App {
   }
 
   private isLive(): boolean {
-    return this.connection.kind !== 'playback';
+    return this.standing.connection.kind !== 'playback';
   }
 
   private layout(): void {
@@ -109,66 +119,89 @@ class App {
   }
 
   begin(): void {
-    setInterval(() => this.tick(), 1000);
+    setInterval(() => this.tick(), TICK_MS);
     void this.connect();
   }
 
   private async connect(): Promise<void> {
     const found = await info();
-    if (this.connection.kind === 'playback') return;
+    if (!this.isLive()) return;
     if (typeof found === 'string') {
-      this.connection = { kind: 'waiting', why: `No answer from this address yet (${found}). Trying again.` };
+      this.standing.waiting(`No answer from this address yet (${found}). Trying again.`);
       this.request();
       setTimeout(() => void this.connect(), INFO_AGAIN_MS);
       return;
     }
     this.info = found;
     if (found.mode === 'playback') {
-      this.connection = { kind: 'waiting', why: 'Loading the recording.' };
+      this.standing.waiting('Loading the recording.');
       this.request();
       this.load(await recording(), found.label);
       return;
     }
-    this.connection = { kind: 'waiting', why: `Connected to ${found.label}; waiting for its first frame.` };
+    this.standing.waiting(`Connected to ${found.label}; waiting for its first frame.`);
     this.window.span_ms = LIVE_SPAN_MS;
     this.bar.showSpan(LIVE_SPAN_MS);
-    this.live = new Live({ frame: (frame) => this.frame(frame), broken: (why) => this.broken(why) });
+    this.live = new Live({ frame: (frame) => this.frame(frame), dropped: (why) => this.dropped(why), broken: (why) => this.broken(why) });
     this.live.start();
     this.request();
   }
 
   private frame(frame: MeshFrame): void {
-    this.heard_at = performance.now();
-    this.connection = { kind: 'live' };
     const wasEmpty = this.store.entries.length === 0;
     this.store.push(frame);
+    this.standing.frame(performance.now());
     if (wasEmpty) this.restoreLink();
     this.request();
   }
 
+  private dropped(why: string): void {
+    this.droppedFrames += 1;
+    this.notify(`The gateway sends what this page cannot read, ${this.droppedFrames} frame${this.droppedFrames === 1 ? '' : 's'} dropped so far: ${why}.`, performance.now() + DROPPED_TOLD_MS);
+  }
+
   private broken(why: string): void {
-    if (this.connection.kind === 'broken' || this.connection.kind === 'playback') return;
-    if (this.store.entries.length === 0) this.connection = { kind: 'waiting', why: `No frame yet: ${why}. Trying again.` };
-    else this.connection = { kind: 'broken', since: performance.now(), why };
+    this.standing.broken(why, performance.now(), this.store.entries.length > 0);
     this.request();
+  }
+
+  /** The last line of defence: the page says that it is broken, touching as little as it can, and does nothing more. */
+  failed(why: string): void {
+    if (this.standing.isOver()) return;
+    this.standing.failed(why, performance.now());
+    this.live?.stop();
+    this.cursor.playing = false;
+    attr(this.root, 'data-connection', 'broken');
+    attr(this.status, 'data-kind', 'broken');
+    say(this.status, 'broken: reload');
+    document.title = 'broken · Covey';
+    this.nowChip.hidden = true;
+    this.back.hidden = false;
+    say(this.back, 'reload');
+    this.verdict.failed(why);
+    this.bar.failed();
+    for (const panel of this.panels) panel.mark(this.standing.connection, 0);
   }
 
   private async openFile(of: File): Promise<void> {
     this.load(await file(of), of.name);
   }
 
+  /** Everything is read and computed before anything that is shown gives way to it. */
   private load(frames: MeshFrame[] | string, label: string): void {
-    if (typeof frames === 'string') {
-      this.say(`${label} cannot be played: ${frames}.`);
+    if (this.standing.isOver()) return;
+    const held = typeof frames === 'string' ? frames : hold(frames);
+    if (typeof held === 'string') {
+      this.notify(`${label} cannot be played: ${held}.`);
       return;
     }
     this.live?.stop();
     this.back.hidden = this.info?.mode !== 'live';
-    this.connection = { kind: 'playback' };
-    this.info = { mode: 'playback', label, package_version: frames[0]?.source.package_version ?? '' };
-    this.store.clear();
-    for (const frame of frames) this.store.push(frame);
-    this.say(this.store.dropped > 0 ? `The recording is longer than the ${this.store.entries.length} frames that this page keeps: its first ${this.store.dropped} are left out.` : '');
+    this.standing.playback();
+    this.info = { mode: 'playback', label, package_version: held.first()?.frame.source.package_version ?? '' };
+    this.store.adopt(held);
+    this.trouble = '';
+    this.notify(lost(frames.length, held));
     this.window.span_ms = null;
     this.bar.showSpan(null);
     this.cursor.live = false;
@@ -177,7 +210,14 @@ class App {
     this.request();
   }
 
-  private say(text: string): void {
+  /** Says something that stays until something else is said, or until a moment. */
+  private notify(text: string, until_ms = Infinity): void {
+    [this.notice, this.noticeUntil] = [text, until_ms];
+    this.say();
+  }
+
+  private say(): void {
+    const text = [this.trouble, this.notice].filter((part) => part !== '').join(' ');
     this.banner.hidden = text === '';
     say(this.banner, text);
   }
@@ -190,7 +230,7 @@ class App {
 
   private writeLink(): void {
     let hash = '';
-    if (this.connection.kind === 'playback') hash = `#t=${Math.round(this.cursor.t_ms() - this.store.origin_ms()) / 1000}`;
+    if (!this.isLive()) hash = `#t=${Math.round(this.cursor.t_ms() - this.store.origin_ms()) / 1000}`;
     else if (!this.cursor.live) hash = `#at=${Math.round(this.cursor.t_ms())}`;
     if (location.hash !== hash) history.replaceState(null, '', hash === '' ? location.pathname + location.search : hash);
   }
@@ -254,8 +294,11 @@ class App {
     });
   }
 
-  /** Once a second: only ages grow. */
+  /** Only ages grow, unless good frames stay away. */
   private tick(): void {
+    if (this.standing.isOver()) return;
+    if (this.standing.tick(performance.now())) this.request();
+    if (performance.now() > this.noticeUntil) this.notify('');
     if (document.hidden) return;
     const scene = this.scene();
     if (!scene) return;
@@ -272,7 +315,7 @@ class App {
   }
 
   private request(): void {
-    if (this.asked || document.hidden) return;
+    if (this.asked || document.hidden || this.standing.isOver()) return;
     this.asked = true;
     requestAnimationFrame(() => { this.asked = false; this.draw(); });
   }
@@ -283,24 +326,25 @@ class App {
     const { frame } = entry;
     return {
       store: this.store, cursor: this.cursor, window: this.window, entry, frame, order: order(frame.gateways),
-      simulated: frame.source.kind === 'simulated', connection: this.connection,
-      quiet_ms: this.connection.kind === 'playback' ? 0 : performance.now() - this.heard_at,
+      simulated: frame.source.kind === 'simulated', connection: this.standing.connection, quiet_ms: this.standing.quiet_ms(performance.now()),
     };
   }
 
   private draw(): void {
+    if (this.standing.isOver()) return;
+    const { connection } = this.standing;
     this.advance();
     this.window.update(this.store, this.cursor);
     const scene = this.scene();
-    attr(this.root, 'data-connection', this.connection.kind);
+    attr(this.root, 'data-connection', connection.kind);
     if (!scene) {
-      const why = this.connection.kind === 'waiting' ? this.connection.why : 'Waiting for the first frame.';
+      const why = connection.kind === 'waiting' ? connection.why : 'Waiting for the first frame.';
       this.verdict.waiting(why);
       say(this.status, 'waiting');
       this.panels.forEach((panel) => panel.waiting(why));
       return;
     }
-    const made = `${this.store.version} ${scene.entry.frame.seq} ${scene.entry.frame.t_ms} ${scene.window.from_ms} ${scene.window.to_ms} ${this.connection.kind} ${this.cursor.live}`;
+    const made = `${this.store.version} ${scene.entry.frame.seq} ${scene.entry.t_ms} ${scene.window.from_ms} ${scene.window.to_ms} ${connection.kind} ${this.cursor.live}`;
     const isNew = made !== this.drawn;
     this.drawn = made;
     this.head(scene);
@@ -323,7 +367,7 @@ class App {
     if (!this.cursor.playing) this.writeLink();
   }
 
-  private head({ frame, connection, quiet_ms, cursor, simulated, store }: Scene): void {
+  private head({ frame, entry, connection, quiet_ms, cursor, simulated, store }: Scene): void {
     const { source } = frame;
     const label = this.info?.label ?? source.viewer ?? '';
     say(this.title, connection.kind === 'playback' ? `playback of ${label}${source.cluster && !simulated ? `, cluster ${source.cluster}` : ''}` : `cluster ${source.cluster}, as ${source.viewer ?? 'an observer'} sees it`);
@@ -331,13 +375,13 @@ class App {
     const broken = connection.kind === 'broken';
     say(this.status, broken ? 'disconnected' : connection.kind === 'playback' ? 'playback' : 'live');
     attr(this.status, 'data-kind', connection.kind);
-    if (broken) this.say(`Disconnected (${connection.why}), last frame ${Math.floor(quiet_ms / 1000)} s ago. What is below is from then.`);
-    else if (connection.kind === 'live') this.say('');
+    this.trouble = broken ? `Disconnected (${connection.why}), last frame ${Math.floor(quiet_ms / 1000)} s ago. What is below is from then.` : '';
+    this.say();
     const last = store.last()?.frame;
     const isPast = !cursor.live && connection.kind !== 'playback' && last !== undefined;
     this.nowChip.hidden = !isPast;
     if (!isPast) return;
     attr(this.nowChip, 'data-word', broken ? 'unknown' : wordClass(last.verdict.word));
-    say(this.nowChip, broken ? 'now: not known' : `now: ${last.verdict.word} · the cursor stands at ${moment(cursor.t_ms(), simulated)}`);
+    say(this.nowChip, broken ? 'now: not known' : `now: ${last.verdict.word} · the cursor stands at ${moment(cursor.t_ms() - (entry.t_ms - frame.t_ms), simulated)}`);
   }
 }

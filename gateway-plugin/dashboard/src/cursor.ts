@@ -57,7 +57,7 @@ export class Cursor {
     const { entries } = this.store;
     const at = Math.min(entries.length - 1, Math.max(0, this.index() + by));
     const entry = entries[at];
-    if (entry) this.seek(entry.frame.t_ms);
+    if (entry) this.seek(entry.t_ms);
   }
 
   /** To the next frame in which something happened, or the one before. */
@@ -67,7 +67,7 @@ export class Cursor {
     for (let at = this.index() + direction; at >= 0 && at < entries.length; at += direction) {
       const entry = entries[at];
       if (entry && entry.frame.events.length > 0) {
-        this.seek(entry.frame.t_ms);
+        this.seek(entry.t_ms);
         return;
       }
     }
@@ -99,7 +99,7 @@ export class Cursor {
   }
 
   private ends(): [number, number] {
-    return [this.store.first()?.frame.t_ms ?? 0, this.store.last()?.frame.t_ms ?? 0];
+    return [this.store.first()?.t_ms ?? 0, this.store.last()?.t_ms ?? 0];
   }
 }
 
@@ -112,7 +112,7 @@ export class Window {
 
   /** Follows a live cursor; stands still for a fixed one unless that leaves it. */
   update(store: Store, cursor: Cursor): void {
-    const [first, last] = [store.first()?.frame.t_ms ?? 0, store.last()?.frame.t_ms ?? 1];
+    const [first, last] = [store.first()?.t_ms ?? 0, store.last()?.t_ms ?? 1];
     if (this.span_ms === null) {
       this.from_ms = first;
       this.to_ms = Math.max(last, first + 1000);

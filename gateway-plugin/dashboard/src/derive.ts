@@ -2,7 +2,9 @@
 // lanes of the ribbon, cuts, mismatches.
 //
 // A gateway's numbers are as old as its summary, so rates are taken over the time between summaries, not between frames.
-// A counter that went down, or another life, means a restart: then everything counted since belongs to now.
+// Traffic, repair and propagation count since a life began: a counter that went down, or another life, began anew, and
+// everything counted since belongs to now. Effect counts since the process started, through all its lives: only a counter
+// that went down tells of a restart, and then all of them began anew.
 //
 // Not here: keeping frames (`store`), sums over a window (`series`).
 import type { CoverageView, EffectView, GatewayView, MeshFrame, Phase, RepairView, TrafficView } from './frame';
@@ -58,7 +60,7 @@ export interface Derived {
 /** What a gateway said last, to take differences from. */
 interface Known {
   life: string;
-  /** When its summary was made, in the frame's time. */
+  /** When its summary was made, in the time that is shown. */
   at_ms: number;
   traffic: TrafficView | null;
   rates: Record<Class, Rate> | null;
@@ -96,26 +98,27 @@ export class Deriver {
   /** Floors that differ at equal vectors: since when, and whether that was told. */
   private differ = new Map<string, { since_ms: number; told: boolean }>();
 
-  next(frame: MeshFrame): Derived {
+  /** `t_ms` is a time that never goes back, whatever the viewer's clock does. */
+  next(frame: MeshFrame, t_ms = frame.t_ms): Derived {
     const out: Derived = {
       lanes: new Map(frame.gateways.map((gateway) => [gateway.name, lane(gateway)])),
       propagation: null, traffic: null, applied: null, duplicate: null,
       held: heldOps(frame),
       cuts: this.cuts(frame),
       frontier_ms: frontier(frame),
-      mismatches: this.mismatches(frame),
+      mismatches: this.mismatches(frame, t_ms),
       effect: null,
       ...balances(frame),
     };
-    for (const gateway of frame.gateways) this.gateway(frame, gateway, out);
+    for (const gateway of frame.gateways) this.gateway(t_ms, gateway, out);
     return out;
   }
 
-  private gateway(frame: MeshFrame, gateway: GatewayView, out: Derived): void {
+  private gateway(t_ms: number, gateway: GatewayView, out: Derived): void {
     if (gateway.age_ms === null) return;
     const before = this.known.get(gateway.name);
     const sameLife = before?.life === gateway.life;
-    const at_ms = frame.t_ms - gateway.age_ms;
+    const at_ms = t_ms - gateway.age_ms;
     const now: Known = {
       life: gateway.life, at_ms, rates: before?.rates ?? null,
       traffic: gateway.traffic ?? before?.traffic ?? null, repair: gateway.repair ?? before?.repair ?? null,
@@ -156,7 +159,7 @@ export class Deriver {
       const more = grownBuckets(before.propagation, propagation, sameLife);
       out.propagation = more.map((count, at) => count + (out.propagation?.[at] ?? 0));
     }
-    if (effect && before.effect) out.effect = plusEffect(out.effect, grownEffect(before.effect, effect, sameLife));
+    if (effect && before.effect) out.effect = plusEffect(out.effect, grownEffect(before.effect, effect));
     else if (effect) out.effect = plusEffect(out.effect, { ...NO_EFFECT, in_flight: effect.in_flight });
   }
 
@@ -178,15 +181,15 @@ export class Deriver {
   }
 
   /** Floors that differ although they must not; each is told once, until it is gone. */
-  private mismatches(frame: MeshFrame): Mismatch[] {
+  private mismatches(frame: MeshFrame, t_ms: number): Mismatch[] {
     const found: Mismatch[] = [];
     const now: typeof this.differ = new Map();
     for (const { worker, one, other, floors } of floorMismatches(frame)) {
       const key = `${worker}\n${one}\n${other}\n${floors.join()}`;
-      const known = this.differ.get(key) ?? { since_ms: frame.t_ms, told: false };
+      const known = this.differ.get(key) ?? { since_ms: t_ms, told: false };
       now.set(key, known);
       // Whoever sees everything is right at once. To a gateway, floors come later than vectors; traffic changes them.
-      if (known.told || (frame.source.viewer !== null && frame.t_ms - known.since_ms < STAYS_MS)) continue;
+      if (known.told || (frame.source.viewer !== null && t_ms - known.since_ms < STAYS_MS)) continue;
       known.told = true;
       found.push({ gateway: other, text: `${one} and ${other} have equal clean vectors and cut ${worker} differently` });
     }
@@ -251,18 +254,20 @@ function plus(sum: Record<Class, Rate> | null, more: Record<Class, Rate>): Recor
   return { push: add('push'), control: add('control'), repair: add('repair') };
 }
 
+/** The counters of effect, besides outcomes; `in_flight` is none. */
+const SUMS = ['measured', 'prompt_tokens', 'predicted_tokens', 'cached_tokens'] as const;
 const NO_EFFECT: EffectView = { measured: 0, prompt_tokens: 0, predicted_tokens: 0, cached_tokens: 0, in_flight: 0, outcomes: {} };
 
-function grownEffect(before: EffectView, now: EffectView, sameLife: boolean): EffectView {
-  const outcomes: Record<string, number> = {};
-  for (const [name, count] of Object.entries(now.outcomes)) outcomes[name] = grown(before.outcomes[name] ?? 0, count, sameLife);
+/** What routing came to since `before`; all of it when the process restarted in between. */
+export function grownEffect(before: EffectView, now: EffectView): EffectView {
+  const names = [...new Set([...Object.keys(before.outcomes), ...Object.keys(now.outcomes)])];
+  const restarted = SUMS.some((sum) => now[sum] < before[sum]) || names.some((name) => (now.outcomes[name] ?? 0) < (before.outcomes[name] ?? 0));
+  const from = restarted ? NO_EFFECT : before;
+  const more = (sum: (typeof SUMS)[number]): number => now[sum] - from[sum];
   return {
-    measured: grown(before.measured, now.measured, sameLife),
-    prompt_tokens: grown(before.prompt_tokens, now.prompt_tokens, sameLife),
-    predicted_tokens: grown(before.predicted_tokens, now.predicted_tokens, sameLife),
-    cached_tokens: grown(before.cached_tokens, now.cached_tokens, sameLife),
+    measured: more('measured'), prompt_tokens: more('prompt_tokens'), predicted_tokens: more('predicted_tokens'), cached_tokens: more('cached_tokens'),
     in_flight: now.in_flight,
-    outcomes,
+    outcomes: Object.fromEntries(Object.entries(now.outcomes).map(([name, count]) => [name, count - (from.outcomes[name] ?? 0)])),
   };
 }
 

@@ -15,19 +15,19 @@ export function stretches(entries: Entry[], lanesMax = 8): Stretch[] {
   const open = new Map<string, Stretch>();
   const found: Stretch[] = [];
   const name = (fault: FaultView): string => `${fault.kind}\n${fault.gateways.join()}\n${fault.since_ms}\n${fault.text}`;
-  for (const { frame } of entries) {
+  for (const { frame, t_ms } of entries) {
     const now = new Set(frame.faults.map(name));
     for (const [key, stretch] of open) {
       if (now.has(key)) continue;
-      stretch.to_ms = frame.t_ms;
+      stretch.to_ms = t_ms;
       open.delete(key);
     }
     for (const fault of frame.faults) {
       const key = name(fault);
       const known = open.get(key);
-      if (known) known.to_ms = frame.t_ms;
+      if (known) known.to_ms = t_ms;
       else {
-        const made = { kind: fault.kind, text: fault.text || fault.kind, from_ms: Math.min(fault.since_ms, frame.t_ms), to_ms: frame.t_ms, lane: 0 };
+        const made = { kind: fault.kind, text: fault.text || fault.kind, from_ms: Math.min(fault.since_ms + t_ms - frame.t_ms, t_ms), to_ms: t_ms, lane: 0 };
         open.set(key, made);
         found.push(made);
       }

@@ -75,14 +75,26 @@ export function moment(t_ms: number, simulated: boolean, precise = true): string
   return precise ? `${clock}.${Math.floor(date.getMilliseconds() / 100)}` : clock;
 }
 
-const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
+const DAY_S = 86_400;
+const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, DAY_S];
+export const TICKS_MAX = 200;
 
-/** Round moments within a window, at least `apart_px` apart. */
+/** Seconds between ticks: at least `least_s`; beyond a day 2, 4, 8 … days. */
+function stepOf(least_s: number): number {
+  return STEPS_S.find((step) => step >= least_s) ?? DAY_S * 2 ** Math.ceil(Math.log2(least_s / DAY_S));
+}
+
+/** Round moments within a window, at least `apart_px` apart; never more than `TICKS_MAX`, whatever the window. */
 export function ticks(from_ms: number, to_ms: number, width_px: number, apart_px: number, zero_ms: number): number[] {
   const span = to_ms - from_ms;
-  if (!(span > 0) || width_px < 2) return [];
-  const step = (STEPS_S.find((s) => ((s * 1000) / span) * width_px >= apart_px) ?? 7200) * 1000;
+  if (!(span > 0) || !Number.isFinite(span) || !(width_px >= 2)) return [];
+  const step = stepOf((span / 1000) * Math.max(apart_px / width_px, 1 / (TICKS_MAX - 1))) * 1000;
+  const first = Math.ceil((from_ms - zero_ms) / step) * step + zero_ms;
   const found: number[] = [];
-  for (let t = Math.ceil((from_ms - zero_ms) / step) * step + zero_ms; t <= to_ms; t += step) found.push(t);
+  for (let at = 0; at < TICKS_MAX; at += 1) {
+    const t = first + at * step;
+    if (!(t <= to_ms)) break;
+    if (found.length === 0 || t > (found[found.length - 1] ?? t)) found.push(t);
+  }
   return found;
 }

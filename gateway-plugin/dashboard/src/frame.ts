@@ -2,6 +2,7 @@
 // where each field is explained. What is not known is `null`, never a default.
 //
 // Not here: what is computed from frames (`derive`).
+import { amount, anyNumber, each, fields, list, maybe, row, text, whole, yesNo, type Check } from './check';
 
 export const SCHEMA = 'covey-mesh-frame';
 export const VERSION = 1;
@@ -163,38 +164,77 @@ export interface Info {
   package_version: string;
 }
 
-/** Reads a frame, or says in a sentence why it is none. */
-export function parseFrame(text: string): MeshFrame | string {
+const NAMED = (names: string[], of: Check): Record<string, Check> => Object.fromEntries(names.map((name) => [name, of]));
+const SENT = fields({ frames: amount, bytes: amount });
+const CELL = row(yesNo, maybe(amount), maybe(amount), maybe(amount), maybe(amount), maybe(anyNumber));
+const COVERAGE = row(amount, amount, text, maybe(amount), maybe(amount), amount);
+
+const GATEWAY = fields({
+  name: text, life: text, me: yesNo, left: yesNo, age_ms: maybe(amount), phase: maybe(text), digest: maybe(text), vector: maybe(text), group: maybe(whole),
+  clock: maybe(text), clock_ahead_ms: maybe(anyNumber),
+  replica: maybe(fields({ ...NAMED(['ops_applied', 'ops_held', 'lives', 'closing', 'retired', 'workers', 'holders', 'blocks', 'log_bytes'], amount), repairing: yesNo })),
+  traffic: maybe(fields({ push: SENT, control: SENT, repair: SENT })),
+  repair: maybe(fields(NAMED(['applied_ops', 'duplicate_ops', 'pulled_logs', 'started', 'done', 'aborted', 'refused', 'segments', 'segments_new', 'mismatches'], amount))),
+  propagation: maybe(list(amount)),
+  effect: maybe(fields({ ...NAMED(['measured', 'prompt_tokens', 'predicted_tokens', 'cached_tokens', 'in_flight'], amount), outcomes: each(amount) })),
+  sees: list(maybe(CELL)),
+});
+
+const WORKER = fields({
+  id: text, url: maybe(text), up: maybe(yesNo), capacity_tokens: maybe(amount), capacity_source: maybe(text), requests: amount, queued_tokens: amount, differs: yesNo,
+  by: list(maybe(COVERAGE)),
+});
+
+const FRAME = fields({
+  seq: whole, t_ms: whole,
+  source: fields({ kind: text, viewer: maybe(text), cluster: text, package_version: text, seed: maybe(anyNumber) }),
+  verdict: fields({ word: text, why: text, since_ms: whole, converged_ms: maybe(whole), worst_lag_ops: maybe(amount), worst_lag_ms: maybe(amount), eta_ms: maybe(amount), seen: amount, missing: amount }),
+  gateways: list(GATEWAY), workers: list(WORKER), workers_hidden: amount,
+  events: list(fields({ t_ms: whole, gateway: maybe(text), kind: text, level: text, text })),
+  faults: list(fields({ kind: text, gateways: list(text), text, since_ms: whole })),
+  propagation_bounds_ms: list(amount),
+});
+
+const INFO = fields({ mode: text, label: text, package_version: text });
+
+const NOT_JSON = 'not JSON';
+
+/** Reads a frame, or says in a sentence why it is none: what it gives is whole to the last cell. */
+export function parseFrame(line: string): MeshFrame | string {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = JSON.parse(line);
   } catch {
-    return 'not JSON';
+    return NOT_JSON;
   }
   if (typeof value !== 'object' || value === null) return 'not an object';
   const frame = value as Partial<MeshFrame>;
   if (frame.schema !== SCHEMA) return `not a mesh frame (schema ${String(frame.schema)})`;
   if (frame.version !== VERSION) return `version ${String(frame.version)} of the frame; this page reads ${VERSION}`;
-  const whole =
-    typeof frame.seq === 'number' && typeof frame.t_ms === 'number' && !!frame.source && !!frame.verdict &&
-    [frame.gateways, frame.workers, frame.events, frame.faults, frame.propagation_bounds_ms].every(Array.isArray);
-  return whole ? (frame as MeshFrame) : 'a mesh frame with fields missing';
+  const wrong = FRAME(value);
+  return wrong === null ? (value as MeshFrame) : `not a whole mesh frame: ${wrong.slice(1)}`;
 }
 
 /** Reads a recording: one frame a line. An error names the line. */
-export function parseRecording(text: string): MeshFrame[] | string {
+export function parseRecording(all: string): MeshFrame[] | string {
   const frames: MeshFrame[] = [];
-  let number = 0;
-  for (const line of text.split('\n')) {
-    number += 1;
+  const lines = all.split('\n');
+  for (const [at, line] of lines.entries()) {
     if (line.trim() === '') continue;
     const frame = parseFrame(line);
-    // The last line of a recording that is still being written may be half there.
-    if (typeof frame === 'string') {
-      if (frames.length > 0 && !text.endsWith('\n') && number === text.split('\n').length) break;
-      return `line ${number}: ${frame}`;
+    if (typeof frame !== 'string') {
+      frames.push(frame);
+      continue;
     }
-    frames.push(frame);
+    // The last line of a recording that is still being written may be half there.
+    if (frame === NOT_JSON && frames.length > 0 && at === lines.length - 1) break;
+    return `line ${at + 1}: ${frame}`;
   }
   return frames.length > 0 ? frames : 'no frame in it';
+}
+
+/** Reads what the server says of itself. */
+export function parseInfo(value: unknown): Info | string {
+  const wrong = INFO(value);
+  return wrong === null ? (value as Info) : `api/info is not whole:${wrong}`;
 }

@@ -1,14 +1,9 @@
 // A panel: a heading, a note on its state, a legend, a body. What all panels get to draw from is the scene.
+import type { Connection } from './connection';
 import type { Cursor, Window } from './cursor';
 import { attr, el, say } from './dom';
 import type { MeshFrame } from './frame';
 import type { Entry, Store } from './store';
-
-export type Connection =
-  | { kind: 'waiting'; why: string }
-  | { kind: 'live' }
-  | { kind: 'broken'; since: number; why: string }
-  | { kind: 'playback' };
 
 /** What a drawing is made from. */
 export interface Scene {

@@ -15,7 +15,7 @@ export function points(store: Store, from_ms: number, to_ms: number): Point[] {
   for (const entry of store.entries.slice(first, Math.min(store.entries.length, end + 1))) {
     const before = found[found.length - 1];
     if (entry.gap && before) found.push({ t_ms: before.t_ms + 1, entry: null });
-    found.push({ t_ms: Math.max(entry.frame.t_ms, (found[found.length - 1]?.t_ms ?? -1) + 0.001), entry });
+    found.push({ t_ms: Math.max(entry.t_ms, (found[found.length - 1]?.t_ms ?? -1) + 0.001), entry });
   }
   return found;
 }
@@ -46,6 +46,6 @@ export function trailingRatio(list: Point[], span_ms: number, part: (entry: Entr
 export function trailing(store: Store, t_ms: number, span_ms: number): Entry[] {
   const end = store.at(t_ms) + 1;
   let first = end;
-  while (first > 0 && (store.entries[first - 1]?.frame.t_ms ?? 0) > t_ms - span_ms) first -= 1;
+  while (first > 0 && (store.entries[first - 1]?.t_ms ?? 0) > t_ms - span_ms) first -= 1;
   return store.entries.slice(first, end);
 }

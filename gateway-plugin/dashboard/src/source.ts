@@ -2,15 +2,16 @@
 //
 // The stream is opened again by hand rather than by the browser, so that the page knows at once that it broke, and asks
 // for what it missed.
-import { parseFrame, parseRecording, type Info, type MeshFrame } from './frame';
+import { QUIET_MS, reason } from './connection';
+import { parseFrame, parseInfo, parseRecording, type Info, type MeshFrame } from './frame';
 
-/** Frames come once a second; without any for so long, the stream counts as broken. */
-export const QUIET_MS = 3500;
 const AGAIN_MS = [500, 1000, 2000, 4000];
 const OPEN_MAX_MS = 8000;
 
 export interface Sink {
   frame(frame: MeshFrame): void;
+  /** What came is no frame that this page can read; it counts as none. */
+  dropped(why: string): void;
   /** The stream broke, or did not come to be. */
   broken(why: string): void;
 }
@@ -19,7 +20,7 @@ export async function info(signal?: AbortSignal): Promise<Info | string> {
   try {
     const answer = await fetch('api/info', { cache: 'no-store', ...(signal ? { signal } : {}) });
     if (!answer.ok) return `api/info answers ${answer.status}`;
-    return (await answer.json()) as Info;
+    return parseInfo(await answer.json());
   } catch {
     return 'nobody answers';
   }
@@ -48,7 +49,7 @@ export class Live {
 
   start(): void {
     void this.open();
-    this.watch = setInterval(() => this.look(), 500);
+    this.watch = setInterval(() => this.look(), 250);
   }
 
   stop(): void {
@@ -69,7 +70,7 @@ export class Live {
     stream.addEventListener('frame', (event) => {
       const frame = parseFrame(String((event as MessageEvent).data));
       if (typeof frame === 'string') {
-        this.sink.broken(`the gateway sends what this page cannot read: ${frame}`);
+        this.sink.dropped(frame);
         return;
       }
       this.heard = performance.now();
@@ -110,5 +111,9 @@ export class Live {
 
 /** Reads a recording that somebody opened or dropped onto the page. */
 export async function file(of: File): Promise<MeshFrame[] | string> {
-  return parseRecording(await of.text());
+  try {
+    return parseRecording(await of.text());
+  } catch (thrown) {
+    return `the file cannot be read (${reason(thrown)})`;
+  }
 }

@@ -53,13 +53,18 @@ export class TimeBar {
     this.speed.value = String(value);
   }
 
+  /** The page failed: nothing is live. */
+  failed(): void {
+    attr(this.live, 'data-broken', 'true');
+  }
+
   draw(scene: Scene): void {
-    const { cursor, store, simulated, frame, connection } = scene;
+    const { cursor, store, simulated, frame, entry, connection } = scene;
     attr(this.playIcon, 'd', (cursor.playing || (cursor.live && connection.kind !== 'playback') ? ICONS['pause'] : ICONS['play']) ?? '');
     this.slider.max = String(Math.max(0, store.entries.length - 1));
     this.slider.value = String(cursor.index());
-    const behind = (store.last()?.frame.t_ms ?? 0) - cursor.t_ms();
-    const text = moment(cursor.live ? frame.t_ms : cursor.t_ms(), simulated);
+    const behind = (store.last()?.t_ms ?? 0) - cursor.t_ms();
+    const text = moment(cursor.live ? frame.t_ms : cursor.t_ms() - (entry.t_ms - frame.t_ms), simulated);
     say(this.time, connection.kind === 'playback' || cursor.live ? text : `${text} (−${duration(behind)})`);
     this.slider.setAttribute('aria-valuetext', `${text}, ${frame.verdict.word}`);
     this.live.hidden = connection.kind === 'playback';

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import { Deriver, balance, floorMismatches, grown, grownBuckets } from '../src/derive';
+import type { EffectView } from '../src/frame';
 import { coverage, frame, gateway, worker } from './made';
 
 describe('counters', () => {
@@ -56,6 +57,26 @@ describe('rates', () => {
     deriver.next(frame(1, 1000, [gateway('a', { age_ms: 0, propagation: [5, 0] })]));
     deriver.next(frame(2, 2000, [gateway('a', { age_ms: null, propagation: null })]));
     expect(deriver.next(frame(3, 3000, [gateway('a', { age_ms: 0, propagation: [7, 4] })])).propagation).toEqual([2, 4]);
+  });
+});
+
+describe('router effect', () => {
+  const effect = (measured: number, hit: number, more: Record<string, number> = {}): EffectView => ({ measured, prompt_tokens: measured * 100, predicted_tokens: measured * 60, cached_tokens: measured * 50, in_flight: 2, outcomes: { hit, ...more } });
+  const told = (...steps: [life: string, EffectView][]): (EffectView | null)[] => {
+    const deriver = new Deriver();
+    return steps.map(([life, of], at) => deriver.next(frame(at + 1, (at + 1) * 1000, [gateway('a', { life, effect: of })])).effect);
+  };
+  it('counts on through the lives of a process', () => {
+    const [, second, third] = told(['x', effect(1000, 700)], ['y', effect(1004, 703, { miss: 1 })], ['z', effect(1004, 703, { miss: 1 })]);
+    expect(second).toEqual(effect(4, 3, { miss: 1 }));
+    expect(third).toEqual({ ...effect(0, 0, { miss: 0 }), in_flight: 2 });
+  });
+  it('began anew, all of it, when any counter went down', () => {
+    expect(told(['x', effect(10, 7)], ['y', effect(3, 2)])[1]).toEqual(effect(3, 2));
+    expect(told(['x', effect(10, 7)], ['x', effect(3, 2)])[1]).toEqual(effect(3, 2));
+    // More was measured than before, but of outcomes there are fewer.
+    expect(told(['x', effect(10, 70)], ['y', effect(12, 15)])[1]).toEqual(effect(12, 15));
+    expect(told(['x', effect(10, 7, { off: 1 })], ['y', effect(12, 8)])[1]).toEqual(effect(12, 8));
   });
 });
 

@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
 
 import { quantile } from '../src/buckets';
-import { age, bytes, count, duration, moment, percent, signed, ticks, tiny } from '../src/format';
-import { parseFrame, parseRecording } from '../src/frame';
+import { age, bytes, count, duration, moment, percent, signed, ticks, tiny, TICKS_MAX } from '../src/format';
+import { parseFrame, parseInfo, parseRecording, type MeshFrame } from '../src/frame';
 import { isCurrent, isSilent, link, order } from '../src/order';
 import { estimates } from '../src/panels/clocks';
 import { isWanted } from '../src/panels/events';
 import { runs } from '../src/panels/ribbon';
 import { Store } from '../src/store';
-import { cell, event, frame, gateway } from './made';
+import { cell, coverage, event, frame, gateway, worker } from './made';
 // @ts-expect-error a plain module without types
 import { recorded } from '../tools/fake-frames.mjs';
 
@@ -95,10 +95,51 @@ describe('frames', () => {
     expect(parseRecording(`${line}\nrubbish\n${line}\n`)).toBe('line 2: not JSON');
     expect(parseRecording('\n')).toBe('no frame in it');
   });
+  it('are whole to the last cell, or say where they are not', () => {
+    const whole = frame(1, 1000, [gateway('a', {
+      traffic: { push: { frames: 1, bytes: 1 }, control: { frames: 1, bytes: 1 }, repair: { frames: 1, bytes: 1 } },
+      effect: { measured: 1, prompt_tokens: 1, predicted_tokens: 1, cached_tokens: 1, in_flight: 0, outcomes: { hit: 1 } }, propagation: [1, 2], sees: [null, cell(true)],
+    })], [worker('w', [null, coverage()])], { events: [event('x')], faults: [{ kind: 'cut', gateways: ['a'], text: 'cut', since_ms: 0 }] });
+    expect(parseFrame(JSON.stringify(whole))).toEqual(whole);
+    const broken = (where: string, value: unknown): MeshFrame | string => {
+      const copy = structuredClone(whole) as unknown as Record<string, never>;
+      const names = where.split('.');
+      const last = names.pop() ?? '';
+      (names.reduce((at, name) => at[name] as never, copy) as Record<string, unknown>)[last] = value;
+      return parseFrame(JSON.stringify(copy).replaceAll('"INFINITE"', '1e999'));
+    };
+    const places: [string, unknown, string][] = [
+      ['gateways', [null], 'gateways[0] is not an object'], ['gateways', {}, 'gateways is not a list'], ['workers', [7], 'workers[0] is not an object'],
+      ['events', [null], 'events[0] is not an object'], ['events.0.text', 3, 'events[0].text is not text'], ['faults', ['x'], 'faults[0] is not an object'], ['faults.0.gateways', null, 'faults[0].gateways is not a list'],
+      ['gateways.0.name', undefined, 'gateways[0].name is missing'], ['gateways.0.sees', null, 'gateways[0].sees is not a list'], ['gateways.0.sees.1', {}, 'gateways[0].sees[1] is not a row'],
+      ['gateways.0.sees.1', [true, 1], 'gateways[0].sees[1][2] is missing'], ['gateways.0.sees.1.2', 'many', 'gateways[0].sees[1][2] is not a finite number'],
+      ['gateways.0.group', 0.5, 'gateways[0].group is not a whole number'], ['gateways.0.age_ms', -1, 'gateways[0].age_ms is not a finite number from 0'], ['gateways.0.traffic', {}, 'gateways[0].traffic.push is missing'],
+      ['gateways.0.traffic.push.bytes', 'INFINITE', 'gateways[0].traffic.push.bytes is not a finite number'], ['gateways.0.propagation.1', null, 'gateways[0].propagation[1] is not a finite number'],
+      ['gateways.0.effect.outcomes', [], 'gateways[0].effect.outcomes is not an object'], ['gateways.0.effect.outcomes.hit', '1', 'gateways[0].effect.outcomes.hit is not a finite number'],
+      ['workers.0.by', 'none', 'workers[0].by is not a list'], ['workers.0.by.1', 5, 'workers[0].by[1] is not a row'], ['workers.0.by.1.2', 5, 'workers[0].by[1][2] is not text'],
+      ['verdict', [], 'verdict is not an object'], ['verdict.word', null, 'verdict.word is not text'], ['source', 'me', 'source is not an object'], ['propagation_bounds_ms', [null], 'propagation_bounds_ms[0] is not a finite number'],
+    ];
+    for (const [where, value, why] of places) expect(broken(where, value), where).toContain(why);
+  });
+  it('are of a moment that can be ordered', () => {
+    for (const t_ms of ['1e25', '9007199254740993', '-1', '1.5', '1e999', 'null', '"5"']) expect(parseFrame(line.replace('"t_ms":1000', `"t_ms":${t_ms}`)), t_ms).toContain('t_ms is not a whole number');
+    expect(parseFrame(line.replace('"seq":1', '"seq":1e300'))).toContain('seq is not a whole number');
+  });
+  it('of a recording are all read before any is shown; an error names the line', () => {
+    expect(parseRecording(`${line}\n\n${line.replace(/"gateways":.*?,"workers"/, '"gateways":[null],"workers"')}\n${line}`)).toBe('line 3: not a whole mesh frame: gateways[0] is not an object');
+    // Only a line that was cut off is forgiven, and only at the end.
+    expect(parseRecording(`${line}\n${line.replace('"t_ms":1000', '"t_ms":1e25')}`)).toContain('line 2: ');
+  });
   it('that are made up can be read', () => {
     const text = (recorded({ seconds: 3 }) as unknown[]).map((of) => JSON.stringify(of)).join('\n');
     expect(parseRecording(text)).toHaveLength(6);
   });
+});
+
+it('takes what a server says of itself only when it is whole', () => {
+  expect(parseInfo({ mode: 'live', label: 'gw-1', package_version: '0' })).toMatchObject({ label: 'gw-1' });
+  expect(parseInfo(null)).toContain('not an object');
+  expect(parseInfo({ mode: 'live', label: 3 })).toContain('label');
 });
 
 describe('text', () => {
@@ -117,5 +158,16 @@ describe('text', () => {
   it('has ticks at round moments, far enough apart', () => {
     expect(ticks(0, 90_000, 900, 74, 0)).toEqual([0, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000, 70_000, 80_000, 90_000]);
     expect(ticks(5, 5, 900, 74, 0)).toEqual([]);
+  });
+  it('has few ticks, whatever the window', () => {
+    const day = 86_400_000;
+    expect(ticks(0, 10 * day, 900, 74, 0)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map((days) => days * day));
+    const windows: [number, number, number, number][] = [[0, 1e25, 900, 74], [1e25, 1e25 + 1e10, 900, 74], [0, Number.MAX_SAFE_INTEGER, 900, 74], [0, 3.6e9, 1e9, 1], [0, 3.6e9, 900, 0], [0, Infinity, 900, 74], [NaN, 5, 900, 74]];
+    for (const [from, to, width, apart] of windows) {
+      const found = ticks(from, to, width, apart, 0);
+      expect(found.length, `${from} to ${to}`).toBeLessThanOrEqual(TICKS_MAX);
+      expect(new Set(found).size).toBe(found.length);
+    }
+    expect(ticks(0, 1e25, 900, 74, 0).length).toBeGreaterThan(3);
   });
 });

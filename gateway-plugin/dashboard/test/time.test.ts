@@ -27,10 +27,56 @@ describe('the store', () => {
     expect(store.last()?.gap).toBe(true);
     expect(store.entries).toHaveLength(3);
   });
-  it('begins anew when time goes back', () => {
-    const store = held([1000, 9000]);
-    expect(store.push(frame(3, 4000))).toBe('rewound');
-    expect(store.entries).toHaveLength(1);
+  it('keeps everything when the clock of the viewer steps back, and says so', () => {
+    const store = held(Array.from({ length: 100 }, (_, at) => 50_000 + at * 1000));
+    expect(store.push(frame(101, 90_000, undefined, undefined, { events: [event('x')] }))).toBe('stepped');
+    expect(store.push(frame(102, 91_000))).toBe('added');
+    expect(store.entries.map(({ frame: { seq } }) => seq)).toEqual(Array.from({ length: 102 }, (_, at) => at + 1));
+    expect(store.entries.slice(-3).map(({ t_ms }) => t_ms)).toEqual([149_000, 149_001, 150_001]);
+    expect(store.entries.slice(-3).map(({ frame: { t_ms } }) => t_ms)).toEqual([149_000, 90_000, 91_000]);
+    expect(store.events().map(({ event: { kind, text }, index }) => [kind, text, index])).toEqual([['clock', 'the clock of the viewer stepped back by 59 s; the time shown here goes on', 100], ['other', 'x', 100]]);
+    expect([store.at(149_000), store.at(149_001), store.at(150_500)]).toEqual([99, 100, 101]);
+    expect(store.push(frame(102, 91_000))).toBe('repeated');
+    const cursor = new Cursor(store);
+    cursor.home();
+    for (let at = 0; at < 101; at += 1) cursor.step(1);
+    expect(cursor.index()).toBe(101);
+  });
+  it('never shows time going back, however often the clock does', () => {
+    const store = held([5000, 3000, 4000, 1000, 8000, 2000]);
+    const shown = store.entries.map(({ t_ms }) => t_ms);
+    expect(shown).toEqual([...shown].sort((a, b) => a - b));
+    expect(store.events()).toHaveLength(3);
+  });
+  it('keeps everything when the viewer restarts, also with its clock set back', () => {
+    const of = (seq: number, t_ms: number, life: string) => frame(seq, t_ms, [gateway('a', { me: true, life })]);
+    const store = new Store();
+    [1, 2, 3].forEach((seq) => store.push(of(seq, 10_000 + seq * 1000, 'x')));
+    expect([store.push(of(1, 2000, 'y')), store.push(of(2, 3000, 'y'))]).toEqual(['restarted', 'added']);
+    expect(store.entries.map(({ frame: { seq }, t_ms, gap }) => [seq, t_ms, gap])).toEqual([[1, 11_000, false], [2, 12_000, false], [3, 13_000, false], [1, 13_001, true], [2, 14_001, false]]);
+    expect(store.events().map(({ event: { kind } }) => kind)).toEqual(['life', 'clock']);
+    // What a stream sends again is not taken again, of whichever life it is; nor is another life of one process a restart.
+    expect([store.push(of(3, 13_000, 'x')), store.push(of(2, 3000, 'y')), store.push(of(3, 4000, 'z'))]).toEqual(['repeated', 'repeated', 'added']);
+  });
+  it('takes rates and faults on over a step of the clock', () => {
+    const traffic = (bytes: number) => ({ push: { frames: 0, bytes }, control: { frames: 0, bytes: 0 }, repair: { frames: 0, bytes: 0 } });
+    const store = new Store();
+    const fault = (since_ms: number) => ({ faults: [{ kind: 'cut', gateways: ['a'], text: 'cut', since_ms }] });
+    store.push(frame(1, 60_000, [gateway('a', { traffic: traffic(1000) })]));
+    store.push(frame(2, 20_000, [gateway('a', { traffic: traffic(1000) })]));
+    store.push(frame(3, 21_000, [gateway('a', { traffic: traffic(3000) })], [], fault(20_500)));
+    expect(store.last()?.derived.traffic?.push.bytes).toBeCloseTo(2000, -1);
+    expect(stretches(store.entries).map(({ from_ms, to_ms }) => [from_ms, to_ms])).toEqual([[60_501, 61_001]]);
+    expect(points(store, 0, 99_000).map(({ t_ms }) => t_ms)).toEqual([60_000, 60_001, 61_001]);
+  });
+  it('is taken over as a whole', () => {
+    const [store, other] = [held([1000, 2000, 3000]), held([500, 100])];
+    const version = store.version;
+    store.adopt(other);
+    expect(store.entries.map(({ t_ms }) => t_ms)).toEqual([500, 501]);
+    expect(store.version).toBeGreaterThan(version);
+    expect([store.push(frame(2, 100)), store.push(frame(3, 200))]).toEqual(['repeated', 'added']);
+    expect(store.last()?.t_ms).toBe(601);
   });
   it('knows where nothing is known', () => {
     const store = held([1000, 2000, 9000]);

@@ -66,8 +66,8 @@ export class Cuts extends TimePanel {
       context.fillStyle = colours.ink;
       context.fillText(fit(context, name, at.left - 10), at.left - 7, middle);
     });
-    for (const { frame, derived } of entries) {
-      const x = at.x(frame.t_ms);
+    for (const { t_ms, derived } of entries) {
+      const x = at.x(t_ms);
       if (x < at.left || x > at.right) continue;
       context.fillStyle = colours.ink;
       const cut = new Set(derived.cuts.map(({ gateway }) => gateway));

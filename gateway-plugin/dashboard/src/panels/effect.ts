@@ -51,7 +51,7 @@ export class Effect extends TimePanel {
     const last = trailing(store, cursor.t_ms(), OVER_MS);
     const sum = (value: (of: Entry) => number): number => last.reduce((total, at) => total + value(at), 0);
     const [prompts, caches, predictions] = [sum(prompt), sum(cached), sum(predicted)];
-    const span_s = Math.max(1, Math.min(OVER_MS, cursor.t_ms() - (store.first()?.frame.t_ms ?? 0)) / 1000);
+    const span_s = Math.max(1, Math.min(OVER_MS, cursor.t_ms() - (store.first()?.t_ms ?? 0)) / 1000);
     say(this.facts.predicted.value, percent(prompts > 0 ? predictions / prompts : null));
     say(this.facts.cached.value, percent(prompts > 0 ? caches / prompts : null));
     say(this.facts.ratio.value, percent(predictions > 0 ? caches / predictions : null));

@@ -40,7 +40,7 @@ export class Events extends Panel {
     if (made !== this.made) {
       this.made = made;
       const origin = scene.simulated;
-      this.list.replaceChildren(...found.slice(-SHOWN_MAX).reverse().map(({ event, index }) => this.item(event, scene.store.entries[index]?.frame.t_ms ?? event.t_ms, origin)));
+      this.list.replaceChildren(...found.slice(-SHOWN_MAX).reverse().map(({ event, index }) => this.item(event, scene.store.entries[index]?.t_ms ?? event.t_ms, origin)));
       const hidden = found.length - Math.min(found.length, SHOWN_MAX);
       say(this.more, found.length === 0 ? `None of ${all.length} events matches.` : hidden > 0 ? `${hidden} earlier events are not listed.` : `${found.length} event${found.length === 1 ? '' : 's'}${found.length < all.length ? ` of ${all.length}` : ''}.`);
     }
@@ -49,7 +49,7 @@ export class Events extends Panel {
   }
 
   override move(scene: Scene): void {
-    for (const button of this.list.querySelectorAll('button')) button.dataset['at'] = Number(button.dataset['t']) > scene.frame.t_ms ? 'later' : Number(button.dataset['t']) === scene.frame.t_ms ? 'now' : 'earlier';
+    for (const button of this.list.querySelectorAll('button')) button.dataset['at'] = Number(button.dataset['t']) > scene.entry.t_ms ? 'later' : Number(button.dataset['t']) === scene.entry.t_ms ? 'now' : 'earlier';
   }
 
   private item(event: EventView, t_ms: number, simulated: boolean): HTMLElement {

@@ -60,10 +60,10 @@ export class Propagation extends TimePanel {
 
   private columns(entries: Entry[], at: Scale): Column[] {
     const found: Column[] = [];
-    entries.forEach(({ derived, gap, frame }, place) => {
+    entries.forEach(({ derived, gap, t_ms }, place) => {
       const before = entries[place - 1];
       if (!derived.propagation || !before) return;
-      const [from, x1] = [at.x(gap ? frame.t_ms - 1000 : before.frame.t_ms), at.x(frame.t_ms)];
+      const [from, x1] = [at.x(gap ? t_ms - 1000 : before.t_ms), at.x(t_ms)];
       if (x1 <= at.left || from >= at.right) return;
       const last = found[found.length - 1];
       if (last && last.x1 - last.x0 < COLUMN_PX && from - last.x1 < 1) {

@@ -107,7 +107,9 @@ export class Ribbon extends TimePanel {
     entries.forEach((entry, place) => {
       const lane = entry.derived.lanes.get(name);
       const lag = !lane || lane.left ? 0 : (lane.lag ?? 0);
-      const [x0, x1] = [Math.floor(at.x(entry.frame.t_ms)), Math.ceil(at.x(entries[place + 1]?.frame.t_ms ?? entry.frame.t_ms + 1000))];
+      // Only what is in sight: the frame before the window may be long ago.
+      const x0 = Math.max(Math.floor(at.left), Math.floor(at.x(entry.t_ms)));
+      const x1 = Math.min(Math.ceil(at.right), Math.ceil(at.x(entries[place + 1]?.t_ms ?? entry.t_ms + 1000)));
       if (lag === 0) return;
       const height = Math.max(1.5, (Math.log1p(lag) / full) * tall * 0.8);
       for (let x = x0; x < x1; x += 1) {
@@ -203,10 +205,10 @@ export function runs(entries: Entry[], name: string): Run[] {
   const found: Run[] = [];
   entries.forEach((entry, place) => {
     const lane = entry.derived.lanes.get(name) ?? null;
-    const from_ms = entry.frame.t_ms;
+    const from_ms = entry.t_ms;
     const last = found[found.length - 1];
     if (last) last.to_ms = entry.gap ? Math.min(last.to_ms, from_ms) : from_ms;
-    const step = place > 0 ? Math.min(2000, from_ms - (entries[place - 1]?.frame.t_ms ?? from_ms)) : 1000;
+    const step = place > 0 ? Math.min(2000, from_ms - (entries[place - 1]?.t_ms ?? from_ms)) : 1000;
     if (last && !entry.gap && sameLook(last.lane, lane)) last.to_ms = from_ms + step;
     else found.push({ from_ms, to_ms: from_ms + step, lane });
   });

@@ -2,6 +2,8 @@
 // that comes from a stream that broke.
 import { attr, el, fact, say, svg } from '../dom';
 import { age, count, duration, moment } from '../format';
+import type { Connection } from '../connection';
+import type { VerdictView } from '../frame';
 import type { Scene } from '../panel';
 import { wordClass } from '../theme';
 
@@ -53,14 +55,19 @@ export class Verdict {
     this.show('unknown', 'Unknown', why);
   }
 
+  /** The page failed: nothing here holds any longer. */
+  failed(why: string): void {
+    attr(this.root, 'data-past', null);
+    this.waiting(failed(why));
+  }
+
   draw(scene: Scene): void {
     const { frame, cursor, connection, simulated, quiet_ms } = scene;
     const { verdict, source } = frame;
-    const broken = connection.kind === 'broken';
     const isPast = !cursor.live && connection.kind !== 'playback';
     const word = wordClass(verdict.word);
-    if (broken && !isPast) this.show('unknown', 'Unknown', `Disconnected, last frame ${Math.floor(quiet_ms / 1000)} s ago. It said: ${verdict.word}. ${verdict.why}`);
-    else this.show(word, SAID[verdict.word] ?? verdict.word, verdict.why);
+    const shown = standing(verdict, connection, isPast, quiet_ms);
+    this.show(shown.word, shown.text, shown.why);
     this.past.hidden = !isPast;
     say(this.past, isPast ? `at ${moment(frame.t_ms, simulated)}, in the past` : '');
     attr(this.root, 'data-past', isPast ? 'true' : null);
@@ -80,8 +87,19 @@ export class Verdict {
     say(this.facts.age.value, text);
     const name = this.facts.age.root.firstElementChild;
     if (name) say(name, isNow ? 'Age' : 'Moment');
-    if (connection.kind === 'broken' && cursor.live) say(this.why, `Disconnected, last frame ${Math.floor(quiet_ms / 1000)} s ago. It said: ${frame.verdict.word}. ${frame.verdict.why}`);
+    if (connection.kind === 'broken' && cursor.live) say(this.why, standing(frame.verdict, connection, false, quiet_ms).why);
   }
+}
+
+function failed(why: string): string {
+  return `This page failed (${why}) and shows nothing that can be relied on. Reload it.`;
+}
+
+/** The verdict as it may be shown: grey once its stream broke, unless it is of the past; always once the page failed. */
+export function standing(verdict: VerdictView, connection: Connection, isPast: boolean, quiet_ms: number): { word: string; text: string; why: string } {
+  if (connection.kind === 'broken' && connection.reload) return { word: 'unknown', text: 'Unknown', why: failed(connection.why) };
+  if (connection.kind === 'broken' && !isPast) return { word: 'unknown', text: 'Unknown', why: `Disconnected, last frame ${Math.floor(quiet_ms / 1000)} s ago. It said: ${verdict.word}. ${verdict.why}` };
+  return { word: wordClass(verdict.word), text: SAID[verdict.word] ?? verdict.word, why: verdict.why };
 }
 
 function lag(ops: number | null, ms: number | null): string {

@@ -4,6 +4,7 @@ import { attr, el, say } from '../dom';
 import { count, duration } from '../format';
 import type { CoverageView, MeshFrame, WorkerView } from '../frame';
 import { Panel, type Scene } from '../panel';
+import type { Entry } from '../store';
 import { theme } from '../theme';
 import { key } from './matrix';
 
@@ -58,7 +59,7 @@ export class Workers extends Panel {
       this.rows.delete(id);
     }
     rows.forEach((row, at) => { if (this.rowGroup.children[at] !== row.root) this.rowGroup.insertBefore(row.root, this.rowGroup.children[at] ?? null); });
-    sorted.forEach((worker, at) => { const row = rows[at]; if (row) this.fill(row, worker, frame, order); });
+    sorted.forEach((worker, at) => { const row = rows[at]; if (row) this.fill(row, worker, entry, order); });
     this.hidden.hidden = frame.workers_hidden === 0;
     say(this.hidden, `${count(frame.workers_hidden)} more workers, on which replicas do not differ more than on these, are left out.`);
     return null;
@@ -69,7 +70,7 @@ export class Workers extends Panel {
     const end = cursor.index() + 1;
     if (this.cutVersion !== end - 1) this.lastCut.clear();
     const from = this.cutVersion === end - 1 ? end - 1 : 0;
-    for (const { frame, derived } of store.entries.slice(from, end)) for (const { worker } of derived.cuts) this.lastCut.set(worker, frame.t_ms);
+    for (const { t_ms, derived } of store.entries.slice(from, end)) for (const { worker } of derived.cuts) this.lastCut.set(worker, t_ms);
     this.cutVersion = end;
   }
 
@@ -85,7 +86,7 @@ export class Workers extends Panel {
     return made;
   }
 
-  private fill(row: Row, worker: WorkerView, frame: MeshFrame, order: number[]): void {
+  private fill(row: Row, worker: WorkerView, { frame, t_ms }: Entry, order: number[]): void {
     const known = worker.by.filter((coverage, at): coverage is CoverageView => coverage !== null && !frame.gateways[at]?.left);
     const common = mostCommon(known.map(([, , digest]) => digest));
     attr(row.root, 'data-differs', worker.differs ? 'true' : null);
@@ -103,7 +104,7 @@ export class Workers extends Panel {
     say(cells.lag, newest.length < 2 ? '–' : spread(newest));
     say(cells.incarnation, incarnations.length === 0 ? '–' : incarnations.join(' / '));
     say(cells.floor, floors.length === 0 ? 'not cut' : duration(Math.max(0, frame.t_ms - Math.max(...floors))));
-    say(cells.cut, cutAt === undefined || floors.length === 0 ? '–' : `${duration(Math.max(0, frame.t_ms - cutAt))} ago`);
+    say(cells.cut, cutAt === undefined || floors.length === 0 ? '–' : `${duration(Math.max(0, t_ms - cutAt))} ago`);
     say(cells.capacity, worker.capacity_tokens === null ? 'not known' : `${count(worker.capacity_tokens)} ${worker.capacity_source ?? ''}`.trim());
     say(cells.requests, count(worker.requests));
     say(cells.queued, count(worker.queued_tokens));
