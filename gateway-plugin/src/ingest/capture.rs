@@ -1,0 +1,384 @@
+//! Recorded engine events, replayed offline: what the events said a prompt had cached, against what the engine reported.
+//!
+//! A capture is JSON lines, plain or gzip: frames as they came (`{"t", "frames_hex": [topic, seq, payload]}`), or a
+//! stream of operations (`config`, `batch`, `request`, `reset`). Requests may be in a file of their own, as exchanges over
+//! HTTP or as token ids with what was cached, and are put between the frames by time.
+//!
+//! Not here: reading events (`decode`), live ingestion.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use covey_crdt::hash::HashKey;
+use covey_crdt::id::ModelName;
+use covey_crdt::keyspace::{Keyspace, Unit};
+use flate2::read::MultiGzDecoder;
+use serde::{Deserialize, Serialize};
+
+use super::{EngineCache, Event, decode};
+
+/// Bytes in one line at most.
+const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Mismatches listed at most; all are counted.
+const MISMATCHES_MAX: usize = 1_000;
+
+/// Why a capture cannot be used.
+#[derive(Debug)]
+pub enum CaptureError {
+    /// A file cannot be read.
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A line is not what a capture has.
+    Line {
+        /// In which file.
+        path: PathBuf,
+        /// Which, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// There is nothing in it.
+    Empty {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for CaptureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { path, error } => write!(f, "{} cannot be read: {error}", path.display()),
+            Self::Line { path, line, what } => write!(f, "{}, line {line}: {what}", path.display()),
+            Self::Empty { path } => write!(
+                f,
+                "{} has no frame: a line is {{\"t\":…,\"frames_hex\":[topic,seq,payload]}} or {{\"op\":\"batch\",…}}",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for CaptureError {}
+
+/// A request whose prediction differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mismatch {
+    /// Its line in the file it is in, from 1.
+    pub line: usize,
+    /// Tokens that the events said were cached.
+    pub predicted: u64,
+    /// Tokens that the engine reported.
+    pub reported: u64,
+    /// What may explain it.
+    pub why: String,
+}
+
+/// What a replay came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Messages read.
+    pub frames: u64,
+    /// Events that could not be used, by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Requests whose prompt's token ids are known and whose engine reported cached tokens.
+    pub requests: u64,
+    /// Those of them predicted exactly.
+    pub exact: u64,
+    /// Requests that cannot be judged: their token ids are not recorded.
+    pub unjudged: u64,
+    /// Messages that are missing by their numbers.
+    pub missing_frames: u64,
+    /// The others, in order; the first thousand.
+    pub mismatches: Vec<Mismatch>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+enum Op {
+    Config {},
+    Batch { seq: u64, payload_hex: String },
+    Request { tokens: Vec<u32>, hit_tokens: u64 },
+    Reset {},
+}
+
+#[derive(Deserialize)]
+struct Frames {
+    t: f64,
+    frames_hex: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Exchange {
+    t0: f64,
+    path: Option<String>,
+    request: Option<Asked>,
+    response: Option<Answered>,
+    prompt_token_ids: Option<Vec<u32>>,
+    num_cached_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    prompt: Option<Prompt>,
+    cache_salt: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Prompt {
+    Tokens(Vec<u32>),
+    Other(serde::de::IgnoredAny),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answered {
+    Completion { usage: Usage, prompt_token_ids: Option<Vec<u32>> },
+    Other(serde::de::IgnoredAny),
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+}
+
+/// A request to judge.
+struct Request {
+    line: usize,
+    at: f64,
+    tokens: Option<Vec<u32>>,
+    salt: Option<String>,
+    reported: u64,
+}
+
+/// Replays the events of `capture`, and judges the requests in it and in `requests`.
+///
+/// # Errors
+/// [`CaptureError`] names file and line. Events that cannot be read are no error: they are counted, as they would be live.
+pub fn replay(capture: &Path, requests: Option<&Path>) -> Result<Report, CaptureError> {
+    let mut asked = match requests {
+        Some(path) => read_requests(path)?,
+        None => Vec::new(),
+    };
+    asked.sort_by(|one, other| one.at.total_cmp(&other.at));
+    let mut asked = asked.into_iter().peekable();
+    let mut replay = Replay::default();
+    for_lines(capture, |line, text| {
+        if let Ok(op) = serde_json::from_str::<Op>(text) {
+            replay.op(line, op)
+        } else {
+            let frames: Frames = serde_json::from_str(text).map_err(|why| why.to_string())?;
+            while let Some(request) = asked.next_if(|request| request.at < frames.t) {
+                replay.judge(&request);
+            }
+            replay.frames(&frames.frames_hex)
+        }
+    })?;
+    for request in asked {
+        replay.judge(&request);
+    }
+    if replay.report.frames == 0 {
+        return Err(CaptureError::Empty { path: capture.to_owned() });
+    }
+    Ok(replay.finish())
+}
+
+#[derive(Default)]
+struct Replay {
+    cache: Option<EngineCache>,
+    report: Report,
+    last_seq: Option<u64>,
+    /// The engine was told to forget everything, and has published nothing since.
+    was_reset: bool,
+}
+
+impl Replay {
+    fn op(&mut self, line: usize, op: Op) -> Result<(), String> {
+        match op {
+            Op::Config {} => {}
+            Op::Reset {} => self.was_reset = true,
+            Op::Batch { seq, payload_hex } => self.batch(seq, &unhex(&payload_hex)?),
+            Op::Request { tokens, hit_tokens } => {
+                let tokens = Some(tokens);
+                self.judge(&Request { line, at: 0.0, tokens, salt: None, reported: hit_tokens });
+            }
+        }
+        Ok(())
+    }
+
+    /// `[topic,] seq, payload`: read from the right, because the topic may be missing.
+    fn frames(&mut self, frames: &[String]) -> Result<(), String> {
+        let [.., seq, payload] = frames else {
+            return Err(format!("{} frames, a message has at least a number and a payload", frames.len()));
+        };
+        let seq = unhex(seq)?;
+        let seq = seq.as_slice().try_into().map_err(|_| format!("the number has {} bytes, not 8", seq.len()))?;
+        self.batch(u64::from_be_bytes(seq), &unhex(payload)?);
+        Ok(())
+    }
+
+    fn batch(&mut self, seq: u64, payload: &[u8]) {
+        self.report.frames += 1;
+        self.was_reset = false;
+        let expected = self.last_seq.map_or(seq, |last| last + 1);
+        self.report.missing_frames += seq.saturating_sub(expected);
+        self.last_seq = Some(seq);
+        let decoded = decode(payload);
+        for (why, count) in &decoded.refused {
+            *self.report.refused.entry(why.name().to_owned()).or_default() += count;
+        }
+        if decoded.is_broken {
+            *self.report.refused.entry("broken".to_owned()).or_default() += 1;
+        }
+        if self.cache.is_none() {
+            self.cache = block_tokens(&decoded.events).and_then(cache);
+        }
+        if let Some(cache) = &mut self.cache {
+            let _ = cache.apply(&decoded.events);
+        }
+    }
+
+    fn judge(&mut self, request: &Request) {
+        let Some(tokens) = &request.tokens else {
+            self.report.unjudged += 1;
+            return;
+        };
+        self.report.requests += 1;
+        let predicted = self.cache.as_ref().map_or(0, |cache| predict(cache, tokens, request.salt.as_deref()));
+        if predicted == request.reported {
+            self.report.exact += 1;
+        } else if self.report.mismatches.len() < MISMATCHES_MAX {
+            let why = self.why(predicted, request.reported);
+            let (line, reported) = (request.line, request.reported);
+            self.report.mismatches.push(Mismatch { line, predicted, reported, why });
+        }
+    }
+
+    fn why(&self, predicted: u64, reported: u64) -> String {
+        let counts = self.cache.as_ref().map(EngineCache::counts).unwrap_or_default();
+        let why = match (self.cache.is_some(), predicted > reported) {
+            (false, _) => "no event has told of a block yet",
+            (true, true) if self.was_reset => "the cache was reset, and the engine publishes that with its next batch",
+            (true, true) if counts.other_group > 0 => "another attention group holds less than this one",
+            (true, true) => "blocks went that no event told of",
+            (true, false) if self.report.missing_frames > 0 => "messages are missing",
+            (true, false) if predicted == 0 => "not one block matches: tokenization, salt or adapter differ",
+            (true, false) => "blocks came that no event told of",
+        };
+        why.to_owned()
+    }
+
+    fn finish(mut self) -> Report {
+        let counts = self.cache.as_ref().map(EngineCache::counts).unwrap_or_default();
+        for (why, count) in [
+            ("other_group", counts.other_group),
+            ("sparse", counts.sparse),
+            ("unknown_removed", counts.unknown_removed),
+            ("over_bound", counts.over_bound),
+        ] {
+            if count > 0 {
+                self.report.refused.insert(why.to_owned(), count);
+            }
+        }
+        self.report
+    }
+}
+
+/// Tokens in a block, by the first store that tells.
+fn block_tokens(events: &[Event]) -> Option<u32> {
+    events.iter().find_map(|event| match event {
+        Event::Stored(stored) if stored.is_full => Some(stored.block_tokens),
+        Event::Stored(_) | Event::Removed(_) | Event::Cleared | Event::Unknown => None,
+    })
+}
+
+fn cache(block_tokens: u32) -> Option<EngineCache> {
+    let key = HashKey::ZERO;
+    let model = ModelName::new("capture").expect("a good name");
+    let keyspace = Keyspace::new(model, Unit::Tokens, block_tokens, key.id())?;
+    Some(EngineCache::new(Arc::new(keyspace), key))
+}
+
+/// Cached tokens of a prompt: whole blocks, and never all of it, because an engine computes the last token again.
+fn predict(cache: &EngineCache, tokens: &[u32], salt: Option<&str>) -> u64 {
+    let block = u64::from(cache.block_tokens());
+    let most = (tokens.len() as u64).saturating_sub(1) / block;
+    u64::from(cache.prefix(&cache.chain(tokens, None, salt))).min(most) * block
+}
+
+fn read_requests(path: &Path) -> Result<Vec<Request>, CaptureError> {
+    let mut requests = Vec::new();
+    for_lines(path, |line, text| {
+        let exchange: Exchange = serde_json::from_str(text).map_err(|why| why.to_string())?;
+        requests.extend(request(line, exchange));
+        Ok(())
+    })?;
+    Ok(requests)
+}
+
+/// The request of an exchange; nothing for those that generate nothing.
+fn request(line: usize, exchange: Exchange) -> Option<Request> {
+    let at = exchange.t0;
+    if let Some(reported) = exchange.num_cached_tokens {
+        return Some(Request { line, at, tokens: exchange.prompt_token_ids, salt: None, reported });
+    }
+    exchange.path?;
+    let Answered::Completion { usage, prompt_token_ids } = exchange.response? else { return None };
+    let asked = exchange.request?;
+    let tokens = match asked.prompt {
+        Some(Prompt::Tokens(tokens)) => Some(tokens),
+        Some(Prompt::Other(_)) | None => prompt_token_ids,
+    };
+    let reported = usage.prompt_tokens_details?.cached_tokens?;
+    Some(Request { line, at, tokens, salt: asked.cache_salt, reported })
+}
+
+/// Hands every line that is not empty to `each`, with its number.
+fn for_lines(path: &Path, mut each: impl FnMut(usize, &str) -> Result<(), String>) -> Result<(), CaptureError> {
+    let unreadable = |error: io::Error| CaptureError::Read { path: path.to_owned(), error };
+    let mut reader = open(path).map_err(unreadable)?;
+    let mut text = String::new();
+    for line in 1.. {
+        text.clear();
+        let read = reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut text).map_err(unreadable)?;
+        if read == 0 {
+            break;
+        }
+        let wrong = |what: String| CaptureError::Line { path: path.to_owned(), line, what };
+        if read as u64 == LINE_BYTES_MAX {
+            return Err(wrong(format!("longer than {LINE_BYTES_MAX} bytes")));
+        }
+        if !text.trim().is_empty() {
+            each(line, text.trim()).map_err(wrong)?;
+        }
+    }
+    Ok(())
+}
+
+/// A file, unpacked when it is gzip, whatever its name.
+fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    let mut file = BufReader::new(std::fs::File::open(path)?);
+    let is_gzip = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+    Ok(if is_gzip { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+}
+
+fn unhex(text: &str) -> Result<Vec<u8>, String> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let pairs = text.as_bytes().chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return Err("an odd number of hex digits".to_owned());
+    }
+    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect::<Option<_>>().ok_or("no hex".to_owned())
+}
