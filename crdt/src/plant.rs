@@ -119,7 +119,7 @@ plants! {
         "rule (d) off: after its clock stepped back a gateway goes on stamping from its old, fast clock";
     AheadPublishes, "ahead-publishes", 20,
         "rule (a) off: a gateway whose clock is ahead of the mesh goes on publishing";
-    ClockNotMerged, "clock-not-merged", 81,
+    ClockNotMerged, "clock-not-merged", 700,
         "applying an op does not move the own logical clock past its stamp, so a later op may rank below it";
     StampsBeforeJoining, "stamps-before-joining", 20,
         "rule (e) off: a newcomer publishes before it has merged a peer's reading";
@@ -133,7 +133,7 @@ plants! {
         "what an exchange told counts as known by the peer though the frame may be lost";
     IndexKeepsCut, "index-keeps-cut", 20,
         "the read index goes on answering the whole of a run whose tail was cut off";
-    ClosingSkipped, "closing-skipped", 500,
+    ClosingSkipped, "closing-skipped", 700,
         "P7 off: a life is retired as far as its retirer has its log, whatever others still apply of it";
     RetiredUntold, "retired-untold", 87,
         "P9 off: a session says nothing of retired lives, so who missed a retirement counts the life for ever";
@@ -211,7 +211,7 @@ mod tests {
     fn names_are_unique_and_bounds_are_within_reason() {
         let names: BTreeSet<_> = Plant::ALL.iter().map(|plant| plant.name()).collect();
         assert_eq!(names.len(), Plant::ALL.len());
-        assert!(Plant::ALL.iter().all(|plant| (1..=500).contains(&plant.within())));
+        assert!(Plant::ALL.iter().all(|plant| (1..=1_000).contains(&plant.within())));
     }
 
     #[cfg(not(feature = "plants"))]

@@ -198,7 +198,7 @@ async fn an_idle_page_costs_less_than_a_hundredth_of_a_core_and_twenty_less_than
     let window = Duration::from_secs(5);
     let (none, one, twenty) =
         (share(&first, 0, window).await, share(&first, 1, window).await, share(&first, 20, window).await);
-    println!("of a core: {none:.4} without a page, {one:.4} with one, {twenty:.4} with twenty");
+    eprintln!("of a core: {none:.4} without a page, {one:.4} with one, {twenty:.4} with twenty");
     assert!(one - none < 0.01, "one page costs {:.4} of a core", one - none);
     assert!(twenty - none < 0.05, "twenty pages cost {:.4} of a core", twenty - none);
     drop(others);
