@@ -19,14 +19,6 @@ use super::event::{Event, ExtraKey, Medium, Removed, Stored};
 /// Blocks of one engine at most, copies not counted.
 pub const BLOCKS_MAX: usize = 1 << 20;
 
-/// A block as the engine names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    group: u32,
-    medium: Medium,
-    hash: u64,
-}
-
 /// Where a block stands in its prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {

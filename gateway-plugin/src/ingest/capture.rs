@@ -118,6 +118,7 @@ struct Frames {
 struct Exchange {
     t0: f64,
     path: Option<String>,
+    status: Option<u16>,
     request: Option<Asked>,
     response: Option<Answered>,
     prompt_token_ids: Option<Vec<u32>>,
@@ -154,10 +155,17 @@ struct Details {
     cached_tokens: Option<u64>,
 }
 
+/// Something that passed a gateway.
+enum Passed {
+    /// A request to judge.
+    Request(Request),
+    /// The engine was told to forget everything, and agreed: whoever passes that on knows it at once.
+    Reset,
+}
+
 /// A request to judge.
 struct Request {
     line: usize,
-    at: f64,
     tokens: Option<Vec<u32>>,
     salt: Option<String>,
     reported: u64,
@@ -172,7 +180,7 @@ pub fn replay(capture: &Path, requests: Option<&Path>) -> Result<Report, Capture
         Some(path) => read_requests(path)?,
         None => Vec::new(),
     };
-    asked.sort_by(|one, other| one.at.total_cmp(&other.at));
+    asked.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     let mut asked = asked.into_iter().peekable();
     let mut replay = Replay::default();
     for_lines(capture, |line, text| {
@@ -180,14 +188,14 @@ pub fn replay(capture: &Path, requests: Option<&Path>) -> Result<Report, Capture
             replay.op(line, op)
         } else {
             let frames: Frames = serde_json::from_str(text).map_err(|why| why.to_string())?;
-            while let Some(request) = asked.next_if(|request| request.at < frames.t) {
-                replay.judge(&request);
+            while let Some((_, passed)) = asked.next_if(|(at, _)| *at < frames.t) {
+                replay.pass(&passed);
             }
             replay.frames(&frames.frames_hex)
         }
     })?;
-    for request in asked {
-        replay.judge(&request);
+    for (_, passed) in asked {
+        replay.pass(&passed);
     }
     if replay.report.frames == 0 {
         return Err(CaptureError::Empty { path: capture.to_owned() });
@@ -212,7 +220,7 @@ impl Replay {
             Op::Batch { seq, payload_hex } => self.batch(seq, &unhex(&payload_hex)?),
             Op::Request { tokens, hit_tokens } => {
                 let tokens = Some(tokens);
-                self.judge(&Request { line, at: 0.0, tokens, salt: None, reported: hit_tokens });
+                self.judge(&Request { line, tokens, salt: None, reported: hit_tokens });
             }
         }
         Ok(())
@@ -247,6 +255,17 @@ impl Replay {
         }
         if let Some(cache) = &mut self.cache {
             let _ = cache.apply(&decoded.events);
+        }
+    }
+
+    fn pass(&mut self, passed: &Passed) {
+        match passed {
+            Passed::Request(request) => self.judge(request),
+            Passed::Reset => {
+                if let Some(cache) = &mut self.cache {
+                    let _ = cache.apply(&[Event::Cleared]);
+                }
+            }
         }
     }
 
@@ -318,23 +337,26 @@ fn predict(cache: &EngineCache, tokens: &[u32], salt: Option<&str>) -> u64 {
     u64::from(cache.prefix(&cache.chain(tokens, None, salt))).min(most) * block
 }
 
-fn read_requests(path: &Path) -> Result<Vec<Request>, CaptureError> {
+fn read_requests(path: &Path) -> Result<Vec<(f64, Passed)>, CaptureError> {
     let mut requests = Vec::new();
     for_lines(path, |line, text| {
         let exchange: Exchange = serde_json::from_str(text).map_err(|why| why.to_string())?;
-        requests.extend(request(line, exchange));
+        let at = exchange.t0;
+        requests.extend(passed(line, exchange).map(|passed| (at, passed)));
         Ok(())
     })?;
     Ok(requests)
 }
 
-/// The request of an exchange; nothing for those that generate nothing.
-fn request(line: usize, exchange: Exchange) -> Option<Request> {
-    let at = exchange.t0;
+/// What an exchange did; nothing for those that generate nothing.
+fn passed(line: usize, exchange: Exchange) -> Option<Passed> {
+    let request = |tokens, salt, reported| Passed::Request(Request { line, tokens, salt, reported });
     if let Some(reported) = exchange.num_cached_tokens {
-        return Some(Request { line, at, tokens: exchange.prompt_token_ids, salt: None, reported });
+        return Some(request(exchange.prompt_token_ids, None, reported));
     }
-    exchange.path?;
+    if exchange.path?.ends_with("/reset_prefix_cache") {
+        return (exchange.status == Some(200)).then_some(Passed::Reset);
+    }
     let Answered::Completion { usage, prompt_token_ids } = exchange.response? else { return None };
     let asked = exchange.request?;
     let tokens = match asked.prompt {
@@ -342,7 +364,7 @@ fn request(line: usize, exchange: Exchange) -> Option<Request> {
         Some(Prompt::Other(_)) | None => prompt_token_ids,
     };
     let reported = usage.prompt_tokens_details?.cached_tokens?;
-    Some(Request { line, at, tokens, salt: asked.cache_salt, reported })
+    Some(request(tokens, asked.cache_salt, reported))
 }
 
 /// Hands every line that is not empty to `each`, with its number.

@@ -15,7 +15,7 @@ use super::msgpack::{Broken, Cursor, Value};
 /// Events in one batch at most; more are refused as broken.
 pub const EVENTS_MAX: usize = 1 << 20;
 /// Tokens in a block at most: hybrid models have blocks of some thousands.
-const BLOCK_TOKENS_MAX: u64 = 1 << 16;
+const BLOCK_TOKENS_MAX: u32 = 1 << 16;
 
 /// A message, read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,30 +46,29 @@ pub fn decode(payload: &[u8]) -> Decoded {
 
 fn read(payload: &[u8], decoded: &mut Decoded) -> Result<(), Broken> {
     let mut cursor = Cursor::new(payload);
-    match cursor.next()? {
-        Value::Array(items @ 2..) => {
-            decoded.ts = number(cursor.extent()?.next()?);
-            events(&mut cursor, decoded)?;
-            if items > 2 {
-                decoded.rank = small(cursor.extent()?.next()?);
-            }
-            Ok(())
+    let outer = cursor.next()?;
+    if let Value::Array(items @ 2..) = outer {
+        decoded.ts = number(cursor.extent()?.next()?);
+        events(&mut cursor, decoded)?;
+        if items > 2 {
+            decoded.rank = small(cursor.extent()?.next()?);
         }
-        // No release writes the batch as a map; one commit did.
-        Value::Map(items) => {
-            for _ in 0..items {
-                let Value::Text(name) = cursor.next()? else { return Err(Broken) };
-                match name {
-                    "ts" => decoded.ts = number(cursor.extent()?.next()?),
-                    "events" => events(&mut cursor, decoded)?,
-                    "data_parallel_rank" => decoded.rank = small(cursor.extent()?.next()?),
-                    _ => drop(cursor.extent()?),
-                }
-            }
-            Ok(())
-        }
-        _ => Err(Broken),
+        return Ok(());
     }
+    // No release writes the batch as a map; one commit did.
+    let Value::Map(items) = outer else { return Err(Broken) };
+    for _ in 0..items {
+        let Value::Text(name) = cursor.next()? else { return Err(Broken) };
+        match name {
+            "ts" => decoded.ts = number(cursor.extent()?.next()?),
+            "events" => events(&mut cursor, decoded)?,
+            "data_parallel_rank" => decoded.rank = small(cursor.extent()?.next()?),
+            _ => {
+                cursor.extent()?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn events(cursor: &mut Cursor<'_>, decoded: &mut Decoded) -> Result<(), Broken> {
@@ -85,11 +84,10 @@ fn events(cursor: &mut Cursor<'_>, decoded: &mut Decoded) -> Result<(), Broken> 
 }
 
 fn number(value: Value<'_>) -> f64 {
-    match value {
-        Value::Float(number) => number,
-        Value::Int(number) => number as f64,
-        _ => 0.0,
+    if let Value::Float(number) = value {
+        return number;
     }
+    if let Value::Int(number) = value { number as f64 } else { 0.0 }
 }
 
 fn small(value: Value<'_>) -> Option<u32> {
@@ -120,39 +118,43 @@ const REMOVED: [&str; 3] = ["block_hashes", "medium", "group_idx"];
 
 fn event(whole: Cursor<'_>) -> Result<Event, RefuseEvent> {
     let mut cursor = whole;
-    match cursor.next()? {
-        Value::Array(items @ 1..) => {
-            let Value::Text(tag) = cursor.next()? else { return Err(RefuseEvent::Shape) };
-            let names: &[&str] = match tag {
-                "BlockStored" => &STORED,
-                "BlockRemoved" => &REMOVED,
-                "AllBlocksCleared" => return Ok(Event::Cleared),
-                _ => return Ok(Event::Unknown),
-            };
-            let mut fields = Fields::default();
-            for nth in 0..items - 1 {
-                let value = cursor.extent()?;
-                if let Some(name) = names.get(nth) {
-                    fields.set(name, value);
-                }
-            }
-            fields.event(tag)
-        }
-        Value::Map(items) => {
-            let (mut fields, mut tag) = (Fields::default(), None);
-            for _ in 0..items {
-                let Value::Text(name) = cursor.next()? else { return Err(RefuseEvent::Shape) };
-                let mut value = cursor.extent()?;
-                if name == "type" {
-                    tag = if let Value::Text(tag) = value.next()? { Some(tag) } else { None };
-                } else {
-                    fields.set(name, value);
-                }
-            }
-            fields.event(tag.ok_or(RefuseEvent::Shape)?)
-        }
-        _ => Err(RefuseEvent::Shape),
+    let outer = cursor.next()?;
+    if let Value::Array(items @ 1..) = outer {
+        return positional(cursor, items);
     }
+    if let Value::Map(items) = outer { named(cursor, items) } else { Err(RefuseEvent::Shape) }
+}
+
+fn positional(mut cursor: Cursor<'_>, items: usize) -> Result<Event, RefuseEvent> {
+    let Value::Text(tag) = cursor.next()? else { return Err(RefuseEvent::Shape) };
+    let names: &[&str] = match tag {
+        "BlockStored" => &STORED,
+        "BlockRemoved" => &REMOVED,
+        "AllBlocksCleared" => return Ok(Event::Cleared),
+        _ => return Ok(Event::Unknown),
+    };
+    let mut fields = Fields::default();
+    for nth in 0..items - 1 {
+        let value = cursor.extent()?;
+        if let Some(name) = names.get(nth) {
+            fields.set(name, value);
+        }
+    }
+    fields.event(tag)
+}
+
+fn named(mut cursor: Cursor<'_>, items: usize) -> Result<Event, RefuseEvent> {
+    let (mut fields, mut tag) = (Fields::default(), None);
+    for _ in 0..items {
+        let Value::Text(name) = cursor.next()? else { return Err(RefuseEvent::Shape) };
+        let mut value = cursor.extent()?;
+        if name == "type" {
+            tag = if let Value::Text(tag) = value.next()? { Some(tag) } else { None };
+        } else {
+            fields.set(name, value);
+        }
+    }
+    fields.event(tag.ok_or(RefuseEvent::Shape)?)
 }
 
 /// The fields of an event that matter, wherever they were written.
@@ -203,10 +205,9 @@ impl<'a> Fields<'a> {
             None | Some(Value::Nil) => None,
             Some(value) => Some(hash(value).ok_or(RefuseEvent::Field)?),
         };
-        let block_tokens = match self.block_size.ok_or(RefuseEvent::Field)?.next()? {
-            Value::Int(tokens @ 1..=BLOCK_TOKENS_MAX) => tokens as u32,
-            _ => return Err(RefuseEvent::BlockSize),
-        };
+        let size = self.block_size.ok_or(RefuseEvent::Field)?.next()?;
+        let size = small(size).filter(|tokens| (1..=BLOCK_TOKENS_MAX).contains(tokens));
+        let block_tokens = size.ok_or(RefuseEvent::BlockSize)?;
         let (lora, salt) = lora(self.lora)?;
         let mut extra = extra(self.extra)?;
         if let Some(salt) = salt {
@@ -232,14 +233,11 @@ impl<'a> Fields<'a> {
 
 /// An engine's name of a block as 64 bits: integers as they are, bytes by their last eight, as engines shorten them.
 fn hash(value: Value<'_>) -> Option<u64> {
-    match value {
-        Value::Int(hash) => Some(hash),
-        Value::Bin(bytes) => {
-            let last = bytes.last_chunk::<8>()?;
-            Some(u64::from_be_bytes(*last))
-        }
-        _ => None,
+    if let Value::Int(hash) = value {
+        return Some(hash);
     }
+    let Value::Bin(bytes) = value else { return None };
+    bytes.last_chunk::<8>().map(|last| u64::from_be_bytes(*last))
 }
 
 fn hashes(mut cursor: Cursor<'_>) -> Result<Vec<u64>, RefuseEvent> {
@@ -261,11 +259,14 @@ fn tokens(mut cursor: Cursor<'_>) -> Result<Vec<u32>, RefuseEvent> {
 }
 
 fn text<'a>(field: Option<Cursor<'a>>) -> Result<Option<&'a str>, RefuseEvent> {
-    match field.map(|mut value| value.next()).transpose()? {
-        None | Some(Value::Nil) => Ok(None),
-        Some(Value::Text(text)) => Ok(Some(text)),
-        Some(_) => Err(RefuseEvent::Field),
+    text_or_nil(field.map_or(Ok(Value::Nil), |mut value| value.next())?)
+}
+
+fn text_or_nil(value: Value<'_>) -> Result<Option<&str>, RefuseEvent> {
+    if let Value::Text(text) = value {
+        return Ok(Some(text));
     }
+    if value == Value::Nil { Ok(None) } else { Err(RefuseEvent::Field) }
 }
 
 fn medium(field: Option<Cursor<'_>>) -> Result<Medium, RefuseEvent> {
@@ -282,40 +283,41 @@ fn group(field: Option<Cursor<'_>>) -> Result<u32, RefuseEvent> {
 /// vLLM has the adapter's name there; SGLang a map with the salt of the prompt.
 fn lora(field: Option<Cursor<'_>>) -> Result<(Option<String>, Option<ExtraKey>), RefuseEvent> {
     let Some(mut cursor) = field else { return Ok((None, None)) };
-    match cursor.next()? {
-        Value::Nil => Ok((None, None)),
-        Value::Text(name) => Ok((Some(name.to_owned()), None)),
-        Value::Map(items) => {
-            let mut salt = None;
-            for _ in 0..items {
-                let Value::Text(name) = cursor.next()? else { return Err(RefuseEvent::Field) };
-                let mut value = cursor.extent()?;
-                if name == "cache_salt"
-                    && let Value::Text(text) = value.next()?
-                {
-                    salt = Some(ExtraKey::salt(text));
-                }
-            }
-            Ok((None, salt))
+    let value = cursor.next()?;
+    let Value::Map(items) = value else {
+        let name = text_or_nil(value)?;
+        return Ok((name.map(str::to_owned), None));
+    };
+    let mut salt = None;
+    for _ in 0..items {
+        let Value::Text(name) = cursor.next()? else { return Err(RefuseEvent::Field) };
+        let mut value = cursor.extent()?;
+        if name == "cache_salt"
+            && let Value::Text(text) = value.next()?
+        {
+            salt = Some(ExtraKey::salt(text));
         }
-        _ => Err(RefuseEvent::Field),
     }
+    Ok((None, salt))
 }
 
 fn extra(field: Option<Cursor<'_>>) -> Result<Vec<Option<ExtraKey>>, RefuseEvent> {
     let Some(mut cursor) = field else { return Ok(Vec::new()) };
-    let count = match cursor.next()? {
-        Value::Nil => return Ok(Vec::new()),
-        Value::Array(count) => count,
-        _ => return Err(RefuseEvent::Field),
-    };
+    let value = cursor.next()?;
+    if value == Value::Nil {
+        return Ok(Vec::new());
+    }
+    let Value::Array(count) = value else { return Err(RefuseEvent::Field) };
     let mut keys = Vec::with_capacity(count);
     for _ in 0..count {
         let mut item = cursor.extent()?;
-        keys.push(match item.next()? {
-            Value::Nil => None,
-            Value::Array(parts) => ExtraKey::of(item, parts)?,
-            _ => return Err(RefuseEvent::Field),
+        let value = item.next()?;
+        keys.push(if let Value::Array(parts) = value {
+            ExtraKey::of(item, parts)?
+        } else if value == Value::Nil {
+            None
+        } else {
+            return Err(RefuseEvent::Field);
         });
     }
     if keys.iter().all(Option::is_none) {

@@ -12,6 +12,6 @@ mod decode;
 mod event;
 mod msgpack;
 
-pub use cache::{Counts, EngineCache, Net};
+pub use cache::{BLOCKS_MAX, Counts, EngineCache, Net};
 pub use decode::{Decoded, EVENTS_MAX, decode};
 pub use event::{Event, ExtraKey, Medium, RefuseEvent, Removed, Stored};

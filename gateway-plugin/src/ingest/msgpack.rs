@@ -115,7 +115,15 @@ impl<'a> Cursor<'a> {
         match value {
             Value::Array(items) if items > self.left() => Err(Broken),
             Value::Map(items) if items > self.left() / 2 => Err(Broken),
-            value => Ok(value),
+            whole @ (Value::Nil
+            | Value::Bool(_)
+            | Value::Int(_)
+            | Value::Float(_)
+            | Value::Text(_)
+            | Value::Bin(_)
+            | Value::Array(_)
+            | Value::Map(_)
+            | Value::Ext) => Ok(whole),
         }
     }
 
@@ -143,11 +151,6 @@ impl<'a> Cursor<'a> {
         }
         Ok(Self(&whole[..whole.len() - self.left()]))
     }
-
-    /// The bytes from here on.
-    pub(super) const fn bytes(&self) -> &'a [u8] {
-        self.0
-    }
 }
 
 #[cfg(test)]
@@ -156,7 +159,9 @@ mod tests {
 
     #[test]
     fn integers_keep_their_64_bits_whatever_their_width_and_sign() {
-        let read = |bytes: &[u8]| Cursor::new(bytes).next();
+        fn read(bytes: &[u8]) -> Result<Value<'_>, Broken> {
+            Cursor::new(bytes).next()
+        }
         assert_eq!(read(&[0x7f]), Ok(Value::Int(127)));
         assert_eq!(read(&[0xff]), Ok(Value::Int(u64::MAX)));
         assert_eq!(read(&[0xd0, 0x80]), Ok(Value::Int((-128_i64) as u64)));

@@ -102,7 +102,7 @@ fn media_are_kept_apart_and_a_reset_empties_all() {
     let mut cache = cache();
     let host = |event: Event| match event {
         Event::Stored(of) => Event::Stored(Box::new(Stored { medium: Medium::Host, ..*of })),
-        other => other,
+        Event::Removed(_) | Event::Cleared | Event::Unknown => panic!("a store"),
     };
     let _ = cache.apply(&[stored(&[10], None, &[1, 2]), host(stored(&[10], None, &[1, 2]))]);
     let _ = cache.apply(&[removed(10)]);
@@ -119,7 +119,7 @@ fn sparse_partial_and_foreign_stores_are_counted_and_place_nothing() {
     let empty = stored(&[], None, &[1, 2]);
     let window = match stored(&[12], None, &[1, 2]) {
         Event::Stored(of) => Event::Stored(Box::new(Stored { is_full: false, group: 1, ..*of })),
-        other => other,
+        Event::Removed(_) | Event::Cleared | Event::Unknown => panic!("a store"),
     };
     assert_eq!(cache.apply(&[sparse, partial, empty, window]), []);
     let counts = cache.counts();
