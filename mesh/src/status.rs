@@ -55,6 +55,12 @@ pub struct Status {
     pub retired: u64,
     /// Whether a repair session is running here as receiver.
     pub repairing: bool,
+    /// Why a mesh refuses this gateway, while it has not joined one.
+    #[serde(default)]
+    pub refused: Option<String>,
+    /// Whether it was told to expect peers and has met none in this life.
+    #[serde(default)]
+    pub has_met_nobody: bool,
     /// Every gateway known besides this one, one entry per name (its newest life).
     pub peers: Vec<PeerStatus>,
 }

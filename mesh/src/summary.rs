@@ -10,7 +10,7 @@ use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 use serde::{Deserialize, Serialize};
 
 use crate::input::Load;
-use crate::limits::{SUMMARY_OUTCOMES_MAX, SUMMARY_PEERS_MAX, SUMMARY_WORKERS};
+use crate::limits::{SEQ_MAX, SUMMARY_OUTCOMES_MAX, SUMMARY_PEERS_MAX, SUMMARY_WORKERS};
 use crate::note::{ClockState, Note};
 use crate::status::Phase;
 
@@ -209,7 +209,8 @@ impl Summary {
     pub(crate) fn is_sound(&self) -> bool {
         let hex = |text: &String| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let outcome = |(name, _): &(String, u64)| name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_graphic());
-        self.digest.iter().all(hex)
+        self.numbers().all(|number| number <= SEQ_MAX)
+            && self.digest.iter().all(hex)
             && self.peers.len() <= SUMMARY_PEERS_MAX
             && self.peers.iter().all(|peer| GatewayName::new(&peer.name).is_ok())
             && self.workers.len() <= SUMMARY_WORKERS
@@ -218,6 +219,44 @@ impl Summary {
                 .effect
                 .iter()
                 .all(|effect| effect.outcomes.len() <= SUMMARY_OUTCOMES_MAX && effect.outcomes.iter().all(outcome))
+    }
+}
+
+impl Summary {
+    /// Every number but hashes, by its size: none is so large that a sum of them could overflow.
+    fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        let ReplicaCounts {
+            ops_applied, ops_held, lives, closing, retired, workers, holders, blocks, log_bytes, ..
+        } = self.replica;
+        let tally = &self.tally;
+        let counts = [
+            [self.wall_ms, ops_applied, ops_held, lives, closing, retired, workers, holders, blocks, log_bytes],
+            [
+                self.clock_ahead_ms.map_or(0, i64::unsigned_abs),
+                tally.duplicate_ops,
+                tally.pulled_logs,
+                tally.repairs_started,
+                tally.repairs_done,
+                tally.repairs_aborted,
+                tally.repairs_refused,
+                tally.segments,
+                tally.segments_new,
+                tally.mismatches,
+            ],
+        ];
+        let tallies = tally.delays.into_iter().chain(tally.frames).chain(tally.bytes);
+        let effect = self.effect.iter().flat_map(|of| {
+            let sums = [of.measured, of.prompt_tokens, of.predicted_tokens, of.cached_tokens, of.in_flight];
+            sums.into_iter().chain(of.outcomes.iter().map(|(_, count)| *count))
+        });
+        let peers = self.peers.iter().flat_map(|peer| {
+            let offset = peer.offset_ms.map(i64::unsigned_abs);
+            [peer.heard_ms, peer.lag_ops, peer.lag_ms, peer.rtt_us, offset].into_iter().flatten()
+        });
+        let workers = self.workers.iter().flat_map(|seen| {
+            [Some(seen.incarnation), Some(seen.blocks), seen.floor_ms, seen.newest_ms].into_iter().flatten()
+        });
+        counts.into_iter().flatten().chain(tallies).chain(effect).chain(peers).chain(workers)
     }
 }
 

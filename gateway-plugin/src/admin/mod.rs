@@ -46,7 +46,7 @@ pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<Test
     };
     let reading = Router::new()
         .route("/metrics", get(serve_metrics).with_state((Arc::clone(&gateway), Arc::clone(reel))))
-        .route("/mesh", get(serve_mesh))
+        .route("/mesh", get(serve_mesh).with_state((Arc::clone(&gateway), Arc::clone(reel))))
         .route("/mesh/state", get(state::serve_state))
         .route("/mesh/state/holder", get(state::serve_holder))
         .route("/healthz", get(healthz))
@@ -88,8 +88,8 @@ async fn serve_metrics(State((gateway, reel)): State<(Arc<Gateway>, Arc<Reel>)>,
     }
 }
 
-async fn serve_mesh(State(gateway): State<Arc<Gateway>>) -> Response {
-    let report = MeshReport::of(&gateway);
+async fn serve_mesh(State((gateway, reel)): State<(Arc<Gateway>, Arc<Reel>)>) -> Response {
+    let report = MeshReport::of(&gateway, reel.latest().as_deref());
     let body = serde_json::to_string(&report).expect("plain data serializes");
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use covey_mesh::status::Status;
 use serde::{Deserialize, Serialize};
 
+use crate::frame::MeshFrame;
 use crate::plugin::Outcome;
 use crate::server::{Fault, Gateway, Latency, Readiness};
 
@@ -53,6 +54,15 @@ pub struct WorkerReport {
     pub incarnation: u64,
 }
 
+/// The verdict of a frame.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameReport {
+    /// The word.
+    pub verdict: String,
+    /// Why.
+    pub why: String,
+}
+
 /// How the gateway was configured, as far as others may know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigReport {
@@ -85,6 +95,9 @@ pub struct MeshReport {
     pub ready_reason: String,
     /// The node's view of itself and its peers.
     pub status: Status,
+    /// What this gateway's latest frame says, with what others told: may be worse than its own status.
+    #[serde(default)]
+    pub frame: Option<FrameReport>,
     /// Milliseconds since the mesh thread last finished a turn.
     pub silent_ms: u64,
     /// How it was configured.
@@ -130,7 +143,7 @@ pub struct MeshReport {
 impl MeshReport {
     /// The gateway at this moment.
     #[must_use]
-    pub fn of(gateway: &Gateway) -> Self {
+    pub fn of(gateway: &Gateway, frame: Option<&MeshFrame>) -> Self {
         let (counters, stats, net) = (gateway.counters(), gateway.plugin().stats(), gateway.mesh().metrics());
         let (readiness, sums) = (gateway.readiness(), counters.token_sums());
         Self {
@@ -139,6 +152,8 @@ impl MeshReport {
             ready: readiness == Readiness::Ready,
             ready_reason: readiness.reason(),
             status: (*gateway.mesh().status()).clone(),
+            frame: frame
+                .map(|frame| FrameReport { verdict: frame.verdict.word.clone(), why: frame.verdict.why.clone() }),
             silent_ms: u64::try_from(gateway.mesh().silent_for().as_millis()).unwrap_or(u64::MAX),
             config: config(gateway),
             workers: workers(gateway),

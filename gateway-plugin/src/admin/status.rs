@@ -26,13 +26,21 @@ struct Judged<'a> {
 /// [`AskError`] when nobody answers, or nobody who can be understood.
 pub async fn status(args: &StatusArgs) -> Result<(Verdict, String), AskError> {
     let report = ask(args).await?;
-    let (word, why) = verdict(&report.status, report.silent_ms);
+    let (word, why) = judge(&report);
     if args.json {
         let json = serde_json::to_string(&Judged { verdict: word, why: &why, report: &report })
             .expect("plain data serializes");
         return Ok((word, json + "\n"));
     }
     Ok((word, render(&report, word, &why)))
+}
+
+/// The gateway's own verdict, made worse by what others told it: what the dashboard says.
+fn judge(report: &MeshReport) -> (Verdict, String) {
+    let own = verdict(&report.status, report.silent_ms);
+    let settled = matches!(own.0, Verdict::Converged | Verdict::Converging);
+    let worse = report.frame.as_ref().filter(|frame| settled && frame.verdict == Verdict::Degraded.name());
+    worse.map_or(own, |frame| (Verdict::Degraded, frame.why.clone()))
 }
 
 async fn ask(args: &StatusArgs) -> Result<MeshReport, AskError> {
@@ -104,6 +112,19 @@ fn age(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::report::FrameReport;
+
+    #[test]
+    fn what_others_told_makes_the_verdict_worse_and_never_better() {
+        let frame = |word: &str| Some(FrameReport { verdict: word.to_owned(), why: "b has not heard c".to_owned() });
+        let status = Status { name: "a".to_owned(), life: "1".to_owned(), phase: Phase::Clean, ..Status::default() };
+        let report = MeshReport { status, frame: frame("degraded"), ..MeshReport::default() };
+        assert_eq!(judge(&report), (Verdict::Degraded, "b has not heard c".to_owned()));
+        assert_eq!(judge(&MeshReport { frame: frame("converged"), ..report.clone() }).0, Verdict::Converged);
+        let lost = PeerStatus { heard_ms: Some(9_000), member: Some(true), ..PeerStatus::default() };
+        let cut = Status { peers: vec![lost], ..report.status.clone() };
+        assert_eq!(judge(&MeshReport { status: cut, ..report }).0, Verdict::Partitioned, "its own word is worse");
+    }
 
     #[test]
     fn every_gateway_has_a_line_and_the_verdict_comes_last() {

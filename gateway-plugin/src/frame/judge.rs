@@ -11,6 +11,9 @@ use super::{Cell, GatewayView};
 /// A summary older than this says nothing about now, milliseconds: they come once a second.
 pub(super) const SUMMARY_MS_MAX: u64 = 2_500;
 
+/// Two others must have lost each other for this long before it is believed, milliseconds: until each has told again.
+const LOST_MS_MIN: u64 = 1_000;
+
 /// How a gateway hears another, by its own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hearing {
@@ -26,25 +29,36 @@ fn hearing(cell: Option<&Cell>, age_ms: u64) -> Hearing {
     match cell.and_then(|cell| Some((cell.linked, cell.heard_ms?))) {
         None => Hearing::Never,
         // What was heard when the summary was written is older now.
-        Some((linked, ms)) if !linked || ms > HEARD_MS_MAX => Hearing::Lost(ms + age_ms),
+        Some((linked, ms)) if !linked || ms > HEARD_MS_MAX => Hearing::Lost(ms.saturating_add(age_ms)),
         Some(_) => Hearing::Well,
     }
 }
 
-/// What others see and the viewer does not: two that it hears and that do not hear each other.
-pub(super) fn add_others(judged: Judged, gateways: &[GatewayView]) -> Judged {
+/// What others see and the viewer does not: clocks that are off, and two that it hears and that do not hear each other.
+/// `lost_ms` is told of each such pair and says for how long it has been so: one that stood still for a moment says when it
+/// wakes up that it heard nobody.
+pub(super) fn add_others(
+    judged: Judged,
+    gateways: &[GatewayView],
+    mut lost_ms: impl FnMut(&str, &str) -> u64,
+) -> Judged {
     if !matches!(judged.0, Verdict::Converged | Verdict::Converging) {
         return judged;
     }
     let heard = |row: &GatewayView| !row.left && row.age_ms.is_some_and(|ms| ms <= SUMMARY_MS_MAX);
-    let others = gateways.iter().filter(|row| heard(row) && !row.me);
-    for row in others {
+    let others = || gateways.iter().filter(|row| heard(row) && !row.me);
+    let clock = |row: &GatewayView| row.clock.clone().filter(|clock| !clock.is_empty() && clock != "good");
+    if let Some((row, clock)) = others().find_map(|row| Some((row, clock(row)?))) {
+        return (Verdict::Degraded, format!("the clock of {} is {clock} of the others'", row.name));
+    }
+    for row in others() {
         let seen = row.sees.iter().zip(gateways).filter(|(_, other)| heard(other) && other.name != row.name);
         let lost = seen.filter_map(|(cell, other)| match hearing(cell.as_ref(), row.age_ms.unwrap_or(0)) {
             Hearing::Lost(ms) => Some((other, ms)),
             Hearing::Well | Hearing::Never => None,
         });
-        if let Some((other, ms)) = lost.into_iter().next() {
+        let lost = lost.into_iter().find(|(other, _)| lost_ms(&row.name, &other.name) >= LOST_MS_MIN);
+        if let Some((other, ms)) = lost {
             return (Verdict::Degraded, format!("{} has not heard {} for {}", row.name, other.name, age(ms)));
         }
     }
@@ -183,14 +197,20 @@ mod tests {
         let mut rows = mesh(&["a", "b", "c"]);
         rows[0].me = true;
         let converged = || (Verdict::Converged, "3 gateways agree".to_owned());
-        assert_eq!(add_others(converged(), &rows), converged());
+        assert_eq!(add_others(converged(), &rows, |_, _| 1_000), converged());
         lose(&mut rows, 1, 2);
         rows[1].age_ms = Some(500);
-        assert_eq!(add_others(converged(), &rows), (Verdict::Degraded, "b has not heard c for 2.5 s".to_owned()));
+        assert_eq!(
+            add_others(converged(), &rows, |_, _| 1_000),
+            (Verdict::Degraded, "b has not heard c for 2.5 s".to_owned())
+        );
+        assert_eq!(add_others(converged(), &rows, |_, _| 900), converged(), "only just");
         rows[1].age_ms = Some(SUMMARY_MS_MAX + 1);
-        assert_eq!(add_others(converged(), &rows), converged());
+        assert_eq!(add_others(converged(), &rows, |_, _| 1_000), converged());
         rows[1].age_ms = Some(0);
         rows[2].left = true;
-        assert_eq!(add_others(converged(), &rows), converged(), "who left is not missed");
+        assert_eq!(add_others(converged(), &rows, |_, _| 1_000), converged(), "who left is not missed");
+        rows[2] = GatewayView { clock: Some("ahead".to_owned()), ..mesh(&["a", "b", "c"]).remove(2) };
+        assert_eq!(add_others(converged(), &rows, |_, _| 0).1, "the clock of c is ahead of the others'");
     }
 }

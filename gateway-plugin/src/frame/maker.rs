@@ -56,6 +56,8 @@ pub struct FrameMaker {
     last: Option<MeshFrame>,
     since_ms: u64,
     converged_ms: Option<u64>,
+    /// Pairs of others that lost each other, and since when.
+    lost: BTreeMap<(String, String), u64>,
     /// Worst lag in ops, by time.
     trend: VecDeque<(u64, u64)>,
 }
@@ -71,7 +73,15 @@ impl FrameMaker {
         let compare = |one: usize, other: usize| compare(&known, one, other, status);
         let diverged = groups::number(&mut gateways, &fresh, compare);
         let (word, why) = match scene.viewer {
-            Some(viewer) => judge::add_others(verdict(viewer.status, viewer.silent_ms), &gateways),
+            Some(viewer) => {
+                let own = verdict(viewer.status, viewer.silent_ms);
+                let mut lost = std::mem::take(&mut self.lost);
+                judge::add_others(own, &gateways, |one, other| {
+                    let since = *lost.entry((one.to_owned(), other.to_owned())).or_insert(scene.t_ms);
+                    self.lost.insert((one.to_owned(), other.to_owned()), since);
+                    scene.t_ms.saturating_sub(since)
+                })
+            }
             None => judge::observe(&gateways, diverged),
         };
         let (workers, workers_hidden) = workers::rows(scene.view, &gateways, scene.workers);
@@ -139,7 +149,7 @@ impl FrameMaker {
         }
         let (at, before) = *self.trend.front()?;
         let (gained, took) = (before.checked_sub(lag)?, now.checked_sub(at)?);
-        (gained > 0 && took > 0).then(|| lag * took / gained)
+        (gained > 0 && took > 0).then(|| lag.saturating_mul(took) / gained)
     }
 }
 

@@ -323,7 +323,7 @@ pub struct EventView {
     pub t_ms: u64,
     /// Where; `None` for the mesh as a whole.
     pub gateway: Option<String>,
-    /// `verdict`, `link`, `phase`, `repair`, `clock`, `life`, `refused`, `mismatch`, `fault` or `other`.
+    /// `verdict`, `link`, `phase`, `repair`, `clock`, `life`, `mismatch` or `fault`.
     pub kind: String,
     /// `info`, `warn` or `bad`.
     pub level: String,

@@ -31,7 +31,11 @@ pub(super) fn between(before: &MeshFrame, now: &MeshFrame) -> Vec<EventView> {
         }
         links(&mut news, before, now, row);
     }
-    for old in before.gateways.iter().filter(|old| now.gateways.iter().all(|row| row.name != old.name)) {
+    // A viewer that began a new life knows nobody yet: nobody left for that.
+    let me = |frame: &MeshFrame| frame.gateways.iter().find(|row| row.me).map(|row| row.life.clone());
+    let is_same = me(before) == me(now);
+    let gone = |old: &&GatewayView| is_same && now.gateways.iter().all(|row| row.name != old.name);
+    for old in before.gateways.iter().filter(gone) {
         // Who says goodbye is retired as soon as everybody has its last op, which may be before the next frame.
         let text = match (old.left, old.group) {
             (false, Some(_)) => format!("{} left the mesh", old.name),

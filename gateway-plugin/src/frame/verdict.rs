@@ -91,6 +91,10 @@ pub fn verdict(status: &Status, silent_ms: u64) -> Judged {
     if !status.clock.is_empty() && status.clock != "good" {
         return (Verdict::Degraded, format!("the clock of {} is {} of the others'", status.name, status.clock));
     }
+    if status.has_met_nobody && status.phase == Phase::Clean && present.is_empty() {
+        let what = "no seed has answered: this gateway is alone (where it shall be, leave --mesh-seeds out)";
+        return (Verdict::Degraded, what.to_owned());
+    }
     settle(status, &present)
 }
 
@@ -109,6 +113,9 @@ fn missing(present: &[&PeerStatus]) -> Option<Judged> {
 
 /// Everybody is there: equal, or on the way.
 fn settle(status: &Status, present: &[&PeerStatus]) -> Judged {
+    if let Some(why) = &status.refused {
+        return (Verdict::Degraded, format!("a gateway of the mesh refuses this one: {why}"));
+    }
     if status.phase != Phase::Clean {
         let phase = if status.phase == Phase::Joining { "joining" } else { "dirty" };
         return (Verdict::Converging, format!("{} is {phase}", status.name));
@@ -167,9 +174,10 @@ fn is_silent(peer: &PeerStatus) -> bool {
     silent && !planted(Plant::VerdictIgnoresSilence)
 }
 
-/// Out of reach after having been heard; a peer never heard of is still connecting.
+/// Out of reach for a while after having been heard; one that was never heard of is still connecting, and one that was just
+/// heard may only have restarted.
 fn is_missing(peer: &PeerStatus) -> bool {
-    !peer.linked && (peer.heard_ms.is_some() || peer.member == Some(false))
+    !peer.linked && peer.heard_ms.map_or(peer.member == Some(false), |ms| ms > HEARD_MS_MAX)
 }
 
 /// Clean, and equal or so little behind in either direction that it is only traffic under way.
@@ -275,6 +283,23 @@ mod tests {
         assert_eq!(verdict(&status(vec![other.clone(), gone("b"), gone("c")]), 0), Verdict::Diverged);
         let dirty = PeerStatus { phase: Some(Phase::Dirty), ..other };
         assert_eq!(verdict(&status(vec![dirty]), 0), Verdict::Converging, "a dirty replica's vector says nothing");
+    }
+
+    #[test]
+    fn a_gateway_that_restarts_is_no_partition_and_one_that_stays_away_is() {
+        let lost = |ms| PeerStatus { linked: false, member: Some(true), heard_ms: Some(ms), ..peer("a") };
+        assert_eq!(verdict(&status(vec![lost(300), peer("b")]), 0), Verdict::Converging);
+        assert_eq!(verdict(&status(vec![lost(HEARD_MS_MAX + 1), peer("b")]), 0), Verdict::Partitioned);
+    }
+
+    #[test]
+    fn alone_although_peers_were_expected_or_refused_is_not_green() {
+        let lonely = Status { has_met_nobody: true, ..status(vec![]) };
+        assert_eq!(verdict(&lonely, 0), Verdict::Degraded);
+        assert_eq!(verdict(&Status { phase: Phase::Joining, digest: None, ..lonely.clone() }, 0), Verdict::Converging);
+        let refused = Status { phase: Phase::Joining, refused: Some("its name is taken".to_owned()), ..lonely };
+        let (word, why) = super::verdict(&refused, 0);
+        assert!(word == Verdict::Degraded && why.contains("its name is taken"));
     }
 
     #[test]

@@ -217,7 +217,7 @@ async fn frames_of_real_gateways_are_recorded_and_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_is_not_let_in_or_finds_nobody_is_converging() {
+async fn a_gateway_that_is_not_let_in_or_finds_nobody_is_converging_and_then_degraded() {
     let secret = secret();
     let path = secret.path.to_str().expect("a path");
     let worker = FakeWorker::start(|_| vec![chat_json("hi")]).await;
@@ -229,11 +229,19 @@ async fn a_gateway_that_is_not_let_in_or_finds_nobody_is_converging() {
     assert_eq!(verdict(&lonely), (Some(1), "converging".to_owned()));
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) {
-        assert_eq!(verdict(&refused), (Some(1), "converging".to_owned()));
+        let (code, word) = verdict(&refused);
+        assert!(code == Some(1) && (word == "converging" || word == "degraded"), "{word}");
         assert_eq!(verdict(&one), (Some(0), "converged".to_owned()), "the mesh itself is not disturbed");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(verdict(&lonely), (Some(0), "converged".to_owned()), "it founded a mesh of its own");
+    assert_eq!(verdict(&refused), (Some(1), "degraded".to_owned()));
+    assert!(said(&status(&refused.admin, &[])).1.contains("--mesh-cluster"), "it says why it is refused");
+    assert_eq!(
+        verdict(&lonely),
+        (Some(1), "degraded".to_owned()),
+        "it founded a mesh of its own, and peers were expected"
+    );
+    assert!(said(&status(&lonely.admin, &[])).1.contains("no seed has answered"));
     let (code, text) = said(&diff(&one, &lonely, &["--settle", "50ms"]));
     assert!(code == Some(1) && text.contains("two meshes"), "{text}");
 }

@@ -185,8 +185,8 @@ impl Node {
     }
 
     pub(super) fn on_refused(&mut self, peer: LifeId, why: String) {
-        self.refused = Some(self.now);
-        let why = why.chars().filter(|c| !c.is_control()).take(256).collect();
+        let why: String = why.chars().filter(|c| !c.is_control()).take(256).collect();
+        self.refused = Some((self.now, why.clone()));
         self.note(Note::RefusedBy { peer, why });
     }
 
@@ -205,6 +205,7 @@ impl Node {
             return false;
         }
         peer.admitted = true;
+        self.has_met = true;
         // The peer may have been put back to an earlier state (a machine rolled back, a life begun again): what it had on
         // the last link says nothing of what it has now, and pulls would ask for it for ever.
         peer.known.clear();

@@ -99,7 +99,10 @@ pub struct Node {
     mesh: LifeId,
     left: bool,
     over: bool,
-    refused: Option<MonoTime>,
+    /// When a mesh last refused this node, and why as it worded it.
+    refused: Option<(MonoTime, String)>,
+    /// Whether any peer was ever admitted in this life.
+    has_met: bool,
     /// Since when every admitted peer has been joining.
     all_joining: Option<MonoTime>,
     /// What the vector must reach before the replica is clean (P4, P5).
@@ -158,6 +161,7 @@ impl Node {
             left: false,
             over: false,
             refused: None,
+            has_met: false,
             all_joining: None,
             targets: BTreeMap::new(),
             target_progress: now,

@@ -353,7 +353,7 @@ impl Node {
         }
         if admitted.is_empty() {
             self.all_joining = None;
-            let refused = self.refused.is_some_and(|at| self.now.since_ms(at) < REFUSED_MS);
+            let refused = self.refused.as_ref().is_some_and(|(at, _)| self.now.since_ms(*at) < REFUSED_MS);
             let linked = self.peers.values().any(|peer| peer.linked);
             if self.now.since_ms(self.started) >= ALONE_MS && !refused && !linked {
                 self.found();

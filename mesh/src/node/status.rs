@@ -40,6 +40,8 @@ impl Node {
             closing: self.ends.closing.len() as u64,
             retired: self.replica.retired().len() as u64,
             repairing: self.session.is_some(),
+            refused: self.refused.as_ref().filter(|_| !self.joined).map(|(_, why)| why.clone()),
+            has_met_nobody: self.config.expect_peers && !self.has_met,
             peers: self.peer_statuses(now),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::SUMMARY_WORKERS;
-use crate::summary::{Effect, Sight, Summary};
+use crate::summary::{Effect, PeerSeen, Sight, Summary, Tally};
 
 fn sight<'a>(view: &'a crate::summary::View, name: &str) -> &'a Sight {
     view.sights.iter().find(|sight| sight.name.as_str() == name).expect("it told of itself")
@@ -92,6 +92,12 @@ fn a_summary_beyond_its_bounds_closes_the_link_and_is_not_kept() {
         Summary { peers: vec![seen], ..Summary::default() },
         Summary { workers: vec![row; SUMMARY_WORKERS + 1], ..Summary::default() },
         Summary { digest: Some("no digest".to_owned()), ..Summary::default() },
+        Summary { tally: Tally { delays: [u64::MAX / 2; 21], ..Tally::default() }, ..Summary::default() },
+        Summary { clock_ahead_ms: Some(i64::MIN), ..Summary::default() },
+        Summary {
+            peers: vec![PeerSeen { name: "c".to_owned(), heard_ms: Some(u64::MAX), ..PeerSeen::default() }],
+            ..Summary::default()
+        },
         Summary {
             effect: Some(Effect { outcomes: vec![("a b".to_owned(), 1)], ..Effect::default() }),
             ..Summary::default()
