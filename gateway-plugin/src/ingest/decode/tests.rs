@@ -138,3 +138,57 @@ fn what_real_vllm_0_33_wrote_is_read() {
         (1.5, Some(0), vec![Event::Cleared], false)
     );
 }
+
+/// Every payload of a real capture.
+fn captured() -> Vec<Vec<u8>> {
+    let lines = include_str!("../../../tests/captures/llama_bs32_sha256cbor.events.jsonl").lines();
+    let unhex = |text: &str| -> Vec<u8> {
+        (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).expect("hex")).collect()
+    };
+    lines
+        .map(|line| {
+            let line: Json = serde_json::from_str(line).expect("a line of JSON");
+            unhex(line["frames_hex"][2].as_str().expect("a payload"))
+        })
+        .collect()
+}
+
+/// What was allocated for a message, at the least.
+fn allocated(decoded: &Decoded) -> usize {
+    let of = |event: &Event| match event {
+        Event::Stored(stored) => {
+            size_of::<Stored>()
+                + stored.hashes.capacity() * 8
+                + stored.tokens.capacity() * 4
+                + stored.extra.capacity() * 8
+        }
+        Event::Removed(removed) => removed.hashes.capacity() * 8,
+        Event::Cleared | Event::Unknown => 0,
+    };
+    decoded.events.capacity() * size_of::<Event>() + decoded.events.iter().map(of).sum::<usize>()
+}
+
+proptest::proptest! {
+    /// Damaged, cut and spliced messages are read as far as they make sense, without a panic and within the bound.
+    #[test]
+    fn no_bytes_panic_or_allocate_beyond_their_bound(
+        which in 0..25_usize,
+        flips in proptest::collection::vec((0..2_000_usize, 0..=255_u8), 0..12),
+        cut in 0..2_000_usize,
+        noise in proptest::collection::vec(0..=255_u8, 0..200),
+    ) {
+        let mut bytes = captured().swap_remove(which);
+        for (at, byte) in flips {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        if cut < bytes.len() {
+            bytes.truncate(cut);
+            bytes.extend_from_slice(&noise);
+        }
+        for bytes in [&bytes, &noise] {
+            let decoded = decode(bytes);
+            proptest::prop_assert!(allocated(&decoded) <= 8 * bytes.len() + 2_048, "{} of {}", allocated(&decoded), bytes.len());
+        }
+    }
+}
