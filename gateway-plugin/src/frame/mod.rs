@@ -23,6 +23,9 @@ pub use workers::WorkerFacts;
 
 use std::collections::BTreeMap;
 
+/// A replica in numbers.
+pub use covey_mesh::summary::ReplicaCounts as ReplicaView;
+
 use covey_mesh::status::Phase;
 use serde::{Deserialize, Serialize};
 
@@ -171,31 +174,6 @@ impl From<Cell> for CellRow {
     fn from(cell: Cell) -> Self {
         (cell.linked, cell.heard_ms, cell.lag_ops, cell.lag_ms, cell.rtt_us, cell.offset_ms)
     }
-}
-
-/// A replica in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReplicaView {
-    /// Ops applied in this life.
-    pub ops_applied: u64,
-    /// Ops received and held: out of order, unresolved or ahead of the clock.
-    pub ops_held: u64,
-    /// Lives the vector has an entry for.
-    pub lives: u64,
-    /// Lives closed and not retired yet.
-    pub closing: u64,
-    /// Retired lives still remembered.
-    pub retired: u64,
-    /// Workers recorded.
-    pub workers: u64,
-    /// Holders with coverage.
-    pub holders: u64,
-    /// Blocks covered, summed over holders.
-    pub blocks: u64,
-    /// Bytes of retained logs.
-    pub log_bytes: u64,
-    /// Whether a repair session is running, as receiver.
-    pub repairing: bool,
 }
 
 /// Frames and bytes of one class.

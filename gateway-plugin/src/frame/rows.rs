@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use covey_mesh::status::{PeerStatus, Status};
-use covey_mesh::summary::{PeerSeen, Sight, Summary, Tally, View};
+use covey_mesh::summary::{PeerSeen, Sight, Tally, View};
 
 use super::{Cell, EffectView, GatewayView, RepairView, ReplicaView, Sent, TrafficView};
 
@@ -55,7 +55,7 @@ fn told(row: &mut GatewayView, sight: &Sight) {
     row.vector = Some(format!("{:016x}", summary.vector));
     row.clock = Some(summary.clock.name().to_owned());
     row.clock_ahead_ms = summary.clock_ahead_ms;
-    row.replica = Some(replica(summary));
+    row.replica = Some(summary.replica);
     row.traffic = Some(traffic(&summary.tally));
     row.repair = Some(repair(&summary.tally));
     row.propagation = Some(summary.tally.delays.to_vec());
@@ -159,22 +159,6 @@ pub(super) fn own_cell(peer: &PeerStatus) -> Cell {
         lag_ms: peer.lag_ms,
         rtt_us: peer.rtt_us,
         offset_ms: peer.offset_ms,
-    }
-}
-
-fn replica(summary: &Summary) -> ReplicaView {
-    let of = &summary.replica;
-    ReplicaView {
-        ops_applied: of.ops_applied,
-        ops_held: of.ops_held,
-        lives: of.lives,
-        closing: of.closing,
-        retired: of.retired,
-        workers: of.workers,
-        holders: of.holders,
-        blocks: of.blocks,
-        log_bytes: of.log_bytes,
-        repairing: of.repairing,
     }
 }
 
