@@ -143,6 +143,18 @@ impl BlockHasher {
         }
     }
 
+    /// A hasher of the same keyspace that goes on behind the block of this hash.
+    #[must_use]
+    pub fn resume(&self, block: BlockHash) -> Self {
+        Self { block_bytes: self.block_bytes, previous: block.0, pending: Vec::new() }
+    }
+
+    /// What the next block depends on besides its tokens (a salt, multimodal input), as 64 bits; every block after it
+    /// depends on it through the chain.
+    pub fn fold(&mut self, extra: u64) {
+        self.previous = xxh3_64_with_seed(&extra.to_le_bytes(), self.previous);
+    }
+
     /// Bytes taken since the last whole block.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
@@ -169,6 +181,26 @@ mod tests {
         let mut out = Vec::new();
         BlockHasher::new(&keyspace(Unit::Bytes, 256, key), key, salt).bytes(text, &mut out);
         out
+    }
+
+    #[test]
+    fn a_chain_goes_on_from_any_of_its_blocks_and_what_is_folded_in_keeps_it_apart() {
+        let key = HashKey::ZERO;
+        let hasher = BlockHasher::new(&keyspace(Unit::Tokens, 2, &key), &key, b"");
+        let chain = |mut hasher: BlockHasher, tokens: &[u32]| {
+            let mut out = Vec::new();
+            hasher.tokens(tokens, &mut out);
+            out
+        };
+        let whole = chain(hasher.clone(), &[1, 2, 3, 4, 5, 6]);
+        assert_eq!(chain(hasher.resume(whole[0]), &[3, 4, 5, 6]), whole[1..]);
+        let mut salted = hasher.clone();
+        salted.fold(7);
+        let salted = chain(salted, &[1, 2, 3, 4, 5, 6]);
+        assert!(salted.iter().zip(&whole).all(|(salted, plain)| salted != plain));
+        let mut other = hasher;
+        other.fold(8);
+        assert_ne!(chain(other, &[1, 2]), salted[..1]);
     }
 
     #[test]

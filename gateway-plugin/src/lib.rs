@@ -13,6 +13,7 @@ pub mod cli;
 pub mod dashboard;
 pub mod frame;
 pub mod index;
+pub mod ingest;
 pub mod load;
 #[cfg(feature = "otel")]
 pub mod otel;

@@ -1,4 +1,5 @@
-//! The `covey` binary: `covey gateway`, and the tools of an operator: `status`, `diff`, `record`, `top`.
+//! The `covey` binary: `covey gateway`, and the tools of an operator: `status`, `diff`, `record`, `top`,
+//! `doctor`.
 //!
 //! Exit codes of the gateway: 0 stopped as asked, 1 it could not run (a port is taken), 2 its configuration is wrong.
 //! Those of status are its verdict's, those of diff are in its help.
@@ -8,7 +9,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use covey_gateway_plugin::admin::{self, Verdict};
-use covey_gateway_plugin::cli::args::{Cli, Command, DiffArgs, GatewayArgs, RecordArgs, StatusArgs, TopArgs};
+use covey_gateway_plugin::cli::args::{
+    Cli, Command, DiffArgs, DoctorArgs, GatewayArgs, RecordArgs, StatusArgs, TopArgs,
+};
 use covey_gateway_plugin::cli::{Config, LogFormat};
 #[cfg(feature = "otel")]
 use covey_gateway_plugin::otel;
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff(&args),
         Command::Record(args) => record(&args),
         Command::Top(args) => top(&args),
+        Command::Doctor(args) => doctor(&args),
     }
 }
 
@@ -119,6 +123,19 @@ fn listen_in(config: &Config) -> Result<Listening, std::convert::Infallible> {
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|error| format!("the system refused a runtime: {error}"))
+}
+
+fn doctor(args: &DoctorArgs) -> ExitCode {
+    match admin::doctor::doctor(args) {
+        Ok((is_exact, text)) => {
+            print(&text);
+            ExitCode::from(u8::from(!is_exact))
+        }
+        Err(error) => {
+            eprintln!("covey doctor: {error}");
+            ExitCode::from(Verdict::Unknown.exit_code())
+        }
+    }
 }
 
 fn diff(args: &DiffArgs) -> ExitCode {

@@ -6,6 +6,7 @@
 
 mod client;
 pub mod diff;
+pub mod doctor;
 mod metrics;
 mod names;
 mod record;

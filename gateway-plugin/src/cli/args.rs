@@ -38,6 +38,9 @@ pub enum Command {
     /// Watch the mesh on a terminal: verdict, lag, state groups, gateways, workers, traffic, events. Exit 0: left with q,
     /// 1: no terminal, 3: nobody could be asked (with --once).
     Top(TopArgs),
+    /// Why is my hit ratio zero? Judges recorded engine events: what they say was cached, against what the engine reported.
+    /// Exit 0: all requests predicted exactly, 1: some were not, 3: the capture cannot be used.
+    Doctor(DoctorArgs),
 }
 
 /// Whether the gateway joins a mesh.
@@ -261,4 +264,19 @@ pub struct TopArgs {
     /// With --once: how long the gateway may take to answer (seconds, or with a unit: ms, s, m, h).
     #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Duration,
+}
+
+/// Flags of `covey doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Engine events as they came, JSON lines, plain or gzip: {"t":…,"frames_hex":[topic,seq,payload]}, or a stream of
+    /// operations.
+    #[arg(long, value_name = "FILE")]
+    pub capture: PathBuf,
+    /// The requests of that time, JSON lines with times, token ids and cached tokens; a stream has its own.
+    #[arg(long, value_name = "FILE")]
+    pub requests: Option<PathBuf>,
+    /// Write the report there as one JSON object, too.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }

@@ -2,6 +2,7 @@
 
 mod binary;
 mod dashboard;
+mod doctor;
 mod fake;
 mod gateway;
 mod hooks;

@@ -1,0 +1,17 @@
+//! Engines' KV events: what vLLM, SGLang and TensorRT-LLM publish, read defensively, and what it says a cache holds.
+//!
+//! [`decode`] reads one message; [`EngineCache`] keeps what an engine's events say, copies counted, under this gateway's
+//! own chain hashes, because engines' hashes mean nothing outside the engine. `capture` replays recorded streams.
+//!
+//! Not here yet: sockets, ownership, stored coverage. One attention group is read (full or MLA); events of other groups
+//! are counted and left.
+
+mod cache;
+pub mod capture;
+mod decode;
+mod event;
+mod msgpack;
+
+pub use cache::{BLOCKS_MAX, Counts, EngineCache, Net};
+pub use decode::{Decoded, EVENTS_MAX, decode};
+pub use event::{Event, ExtraKey, Medium, RefuseEvent, Removed, Stored};
