@@ -132,6 +132,16 @@ fn children(mark: &str) -> usize {
         .count()
 }
 
+/// A process that does not outlive its test, however that ends.
+struct Stopped(std::process::Child);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The lines a process writes, until it has written one with `words`.
 fn line_with(out: &mut impl std::io::BufRead, words: &str) -> String {
     loop {
@@ -150,8 +160,8 @@ fn afterwards_the_mesh_stays_with_its_dashboard_until_it_is_interrupted() {
     command.args(["demo", "--gateways", "2", "--workers", "2", "--sessions", "2", "--live", "2", "--arms", "mesh"]);
     command.args(["--stay", "on", "--think-ms", "50", "--decode-step-ms", "1", "--prefill-tokens-per-s", "200000"]);
     command.arg("--covey").arg(covey).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut running = command.spawn().unwrap();
-    let mut out = std::io::BufReader::new(running.stdout.take().unwrap());
+    let mut running = Stopped(command.spawn().unwrap());
+    let mut out = std::io::BufReader::new(running.0.stdout.take().unwrap());
     let line = line_with(&mut out, "dashboard");
     let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -173,9 +183,9 @@ fn afterwards_the_mesh_stays_with_its_dashboard_until_it_is_interrupted() {
         assert!(Instant::now() < patience, "no load on the dashboard: {frame}");
         std::thread::sleep(POLL);
     }
-    assert_eq!(running.try_wait().unwrap(), None, "it stays");
-    Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
-    assert_eq!(running.wait().unwrap().code(), Some(0), "as asked, and the table had passed");
+    assert_eq!(running.0.try_wait().unwrap(), None, "it stays");
+    Command::new("kill").args(["-INT", &running.0.id().to_string()]).status().unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(0), "as asked, and the table had passed");
     let gone = runtime.block_on(async { reqwest::get(url).await });
     assert!(gone.is_err(), "its gateways are gone with it");
 }
