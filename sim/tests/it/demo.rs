@@ -137,8 +137,11 @@ struct Stopped(std::process::Child);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if matches!(self.0.try_wait(), Ok(None)) {
+            // Asked, it takes its gateways with it; killed, it could not.
+            let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
+            let _ = self.0.wait();
+        }
     }
 }
 
