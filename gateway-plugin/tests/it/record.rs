@@ -129,6 +129,34 @@ async fn a_stream_that_breaks_between_two_frames_loses_none_and_repeats_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_whose_clock_steps_back_is_recorded_and_shown_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("r.jsonl");
+    let source = Frames::start("127.0.0.1:0").await;
+    source.push(1, 900_000, "a");
+    let child = start(source.address, &out, &["--history"]);
+    until("it has begun", || recorded(&out).len() == 1).await;
+    (2..=4).for_each(|seq| source.push(seq, seq * 1_000, "a"));
+    until("frames from before are frames", || recorded(&out).len() == 4).await;
+    let admin = source.address.to_string();
+    let output = covey(&["top", "--once", "--admin", &admin, "--timeout", "5s"]).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(0) && text.contains("frame 4"), "{text}");
+    // A new process, and its clock is another hour behind.
+    source.stop().await;
+    let source = Frames::start(&admin).await;
+    (1..=3).for_each(|seq| source.push(seq, seq * 10, "b"));
+    until("it goes on", || recorded(&out).len() == 7).await;
+    source.push(4, 5, "b");
+    until("and on", || recorded(&out).len() == 8).await;
+    signal(&child, "INT");
+    let (code, said, log) = finish(child);
+    assert!(code == Some(0) && said.contains("wrote 8 frames over 2.0 s"), "{said}{log}");
+    let seqs: Vec<u64> = recorded(&out).iter().map(|(seq, _)| *seq).collect();
+    assert_eq!(seqs, [1, 2, 3, 4, 1, 2, 3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_not_overwritten_unasked_and_the_time_can_be_limited() {
     let dir = tempfile::tempdir().expect("a directory");
     let out = dir.path().join("r.jsonl");
