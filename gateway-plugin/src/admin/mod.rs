@@ -8,6 +8,7 @@ mod client;
 pub mod diff;
 mod metrics;
 mod names;
+mod printable;
 mod record;
 mod report;
 mod state;

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::clean::clean;
 use crate::frame::{GatewayView, MeshFrame, Sent, TrafficView};
 
 /// How far back the ribbon goes, milliseconds.
@@ -69,7 +70,8 @@ impl Screen {
     }
 
     /// Takes the next frame.
-    pub(super) fn push(&mut self, frame: MeshFrame) {
+    pub(super) fn push(&mut self, mut frame: MeshFrame) {
+        clean(&mut frame);
         self.frames.push_back(frame);
         self.came += 1;
         if self.frames.len() > FRAMES_MAX {
