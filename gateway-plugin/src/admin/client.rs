@@ -1,11 +1,15 @@
 //! Asking a gateway's admin port: one JSON answer at a time.
 //!
+//! Whatever answers may be no gateway: no answer is read beyond a bound, and what is shown of one is printable.
+//!
 //! Not here: streams of frames (`stream`), what the answers mean.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+
+use super::printable::printable;
 
 /// Why a gateway could not be asked.
 #[derive(Debug)]
@@ -56,6 +60,7 @@ pub(crate) struct AdminClient {
     admin: String,
     base: String,
     http: reqwest::Client,
+    timeout: Option<Duration>,
 }
 
 impl AdminClient {
@@ -71,7 +76,7 @@ impl AdminClient {
             None => builder,
         };
         let http = builder.build().map_err(|error| unreachable_at(admin, &error))?;
-        Ok(Self { admin: admin.to_owned(), base, http })
+        Ok(Self { admin: admin.to_owned(), base, http, timeout })
     }
 
     /// The address as it was given.
@@ -90,18 +95,38 @@ impl AdminClient {
         if status.is_success() {
             return Ok(response);
         }
-        let text = response.text().await.unwrap_or_default();
+        let text = reason(response).await;
         if status == reqwest::StatusCode::SERVICE_UNAVAILABLE {
-            return Err(AskError::Refused { admin: self.admin.clone(), error: text.trim().to_owned() });
+            return Err(self.refused(&text));
         }
         Err(self.foreign(format!("status {status} to {path}")))
     }
 
     /// The JSON answer to a GET of `path`.
     pub(crate) async fn json<T: DeserializeOwned>(&self, path: &str) -> Result<T, AskError> {
-        let response = self.get(path, &[]).await?;
-        let body = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        let mut response = self.get(path, &[]).await?;
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
+            if body.len() + chunk.len() > JSON_BYTES_MAX {
+                let error = format!("its answer to {path} has more than {} MiB", JSON_BYTES_MAX >> 20);
+                return Err(self.foreign(error));
+            }
+            body.extend_from_slice(&chunk);
+        }
         serde_json::from_slice(&body).map_err(|error| self.foreign(error.to_string()))
+    }
+
+    /// What `reading` gives, unless its answers together take longer than one may.
+    pub(crate) async fn whole<T>(
+        &self,
+        what: &str,
+        reading: impl Future<Output = Result<T, AskError>>,
+    ) -> Result<T, AskError> {
+        let Some(most) = self.timeout else { return reading.await };
+        tokio::time::timeout(most, reading).await.unwrap_or_else(|_| {
+            let seconds = most.as_secs_f64();
+            Err(self.refused(&format!("{what} did not come whole within {seconds} s; a longer --timeout waits longer")))
+        })
     }
 
     pub(crate) fn unreachable(&self, error: &reqwest::Error) -> AskError {
@@ -109,10 +134,30 @@ impl AdminClient {
     }
 
     pub(crate) fn foreign(&self, error: String) -> AskError {
-        AskError::Foreign { admin: self.admin.clone(), error }
+        AskError::Foreign { admin: self.admin.clone(), error: printable(&error) }
+    }
+
+    fn refused(&self, error: &str) -> AskError {
+        AskError::Refused { admin: self.admin.clone(), error: printable(error) }
     }
 }
 
+/// The beginning of an answer that says why there is none.
+async fn reason(mut response: reqwest::Response) -> String {
+    let mut text = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        text.extend_from_slice(&chunk[..chunk.len().min(REASON_BYTES_MAX - text.len())]);
+        if text.len() == REASON_BYTES_MAX {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Bytes of one JSON answer at most: a page of a replica has some hundred thousand.
+const JSON_BYTES_MAX: usize = 64 << 20;
+/// Bytes read of an answer that only says why there is none.
+const REASON_BYTES_MAX: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The innermost cause says what is wrong; what is around it says only that something is.
@@ -123,5 +168,5 @@ fn unreachable_at(admin: &str, error: &reqwest::Error) -> AskError {
         text = error.to_string();
         cause = error.source();
     }
-    AskError::Unreachable { admin: admin.to_owned(), error: text }
+    AskError::Unreachable { admin: admin.to_owned(), error: printable(&text) }
 }

@@ -9,6 +9,7 @@ pub mod diff;
 pub mod doctor;
 mod metrics;
 mod names;
+mod printable;
 mod record;
 mod report;
 mod state;

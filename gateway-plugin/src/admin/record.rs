@@ -67,7 +67,7 @@ pub struct Recorded {
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// From the first frame to the last, milliseconds.
+    /// From the first frame to the last, milliseconds; where the gateway's clock stepped back, nothing is counted.
     pub span_ms: u64,
     /// Times the stream broke.
     pub breaks: u64,
@@ -87,7 +87,7 @@ impl fmt::Display for Recorded {
 /// The file, and what is in it so far.
 struct Tape {
     file: File,
-    first_ms: Option<u64>,
+    last_ms: Option<u64>,
     /// Whether the stream is broken now.
     broken: bool,
     recorded: Recorded,
@@ -108,7 +108,7 @@ impl Tape {
         })?;
         Ok(Self {
             file,
-            first_ms: None,
+            last_ms: None,
             broken: false,
             recorded: Recorded { path: path.to_owned(), ..Recorded::default() },
         })
@@ -118,10 +118,10 @@ impl Tape {
         line.push('\n');
         let path = &self.recorded.path;
         self.file.write_all(line.as_bytes()).map_err(|error| RecordError::Write { path: path.clone(), error })?;
-        let first = *self.first_ms.get_or_insert(t_ms);
+        let step = t_ms.saturating_sub(self.last_ms.replace(t_ms).unwrap_or(t_ms));
         self.recorded.frames += 1;
         self.recorded.bytes += line.len() as u64;
-        self.recorded.span_ms = t_ms.saturating_sub(first);
+        self.recorded.span_ms = self.recorded.span_ms.saturating_add(step);
         Ok(())
     }
 }

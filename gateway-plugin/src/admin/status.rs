@@ -8,6 +8,7 @@ use covey_mesh::status::{PeerStatus, Phase, Status};
 use serde::Serialize;
 
 use super::client::{AdminClient, AskError};
+use super::printable::{escaped, print_soundly, printable};
 use super::report::MeshReport;
 use crate::cli::args::StatusArgs;
 use crate::frame::{Verdict, verdict};
@@ -30,9 +31,9 @@ pub async fn status(args: &StatusArgs) -> Result<(Verdict, String), AskError> {
     if args.json {
         let json = serde_json::to_string(&Judged { verdict: word, why: &why, report: &report })
             .expect("plain data serializes");
-        return Ok((word, json + "\n"));
+        return Ok((word, escaped(&json) + "\n"));
     }
-    Ok((word, render(&report, word, &why)))
+    Ok((word, render(&printed(report), word, &printable(&why))))
 }
 
 /// The gateway's own verdict, made worse by what others told it: what the dashboard says.
@@ -45,6 +46,16 @@ fn judge(report: &MeshReport) -> (Verdict, String) {
 
 async fn ask(args: &StatusArgs) -> Result<MeshReport, AskError> {
     AdminClient::new(&args.admin, Some(args.timeout))?.json("/mesh").await
+}
+
+/// The report with every text that is printed fit for a terminal.
+fn printed(mut report: MeshReport) -> MeshReport {
+    let status = &mut report.status;
+    [&mut status.name, &mut status.clock].into_iter().chain(status.digest.as_mut()).for_each(print_soundly);
+    for peer in &mut status.peers {
+        std::iter::once(&mut peer.name).chain(peer.digest.as_mut()).for_each(print_soundly);
+    }
+    report
 }
 
 /// One line for each gateway, this one first, then the verdict.

@@ -2,6 +2,7 @@
 //!
 //! Not here: the frames' meaning (`frame`), what is done with them (`record`, `top`).
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -22,6 +23,8 @@ const STREAM: &str = "text/event-stream";
 const RETRY: Duration = Duration::from_millis(500);
 /// Frames that may wait for whoever reads them.
 const WAITING_MAX: usize = 64;
+/// Lives of the viewer that are remembered: it begins one when its process or its mesh thread restarts.
+const LIVES_MAX: usize = 64;
 
 /// What comes from a stream.
 #[derive(Debug)]
@@ -46,23 +49,56 @@ pub(crate) enum From {
     Retained,
 }
 
-/// What is known of the run that was read last.
+/// Which frame it is: its number, and the life of its viewer, within which numbers only grow. Never its time: wall clocks
+/// step back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Place {
     seq: u64,
-    t_ms: u64,
+    /// `None` for an observer, and before a gateway has a life.
     life: Option<String>,
 }
 
 impl Place {
     fn of(frame: &MeshFrame) -> Self {
         let me = frame.gateways.iter().find(|gateway| gateway.me);
-        Self { seq: frame.seq, t_ms: frame.t_ms, life: me.map(|me| me.life.clone()) }
+        Self { seq: frame.seq, life: me.map(|me| me.life.clone()).filter(|life| !life.is_empty()) }
+    }
+}
+
+/// What was read so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Read {
+    last: Place,
+    /// The highest number of each of the latest [`LIVES_MAX`] lives, since a gateway keeps frames of lives before its own.
+    lives: VecDeque<(String, u64)>,
+}
+
+impl Read {
+    /// Whether this very frame was read already.
+    fn has(&self, place: &Place) -> bool {
+        match &place.life {
+            Some(life) => self.lives.iter().any(|(known, seq)| known == life && place.seq <= *seq),
+            None => place.seq == self.last.seq,
+        }
     }
 
-    /// Whether `latest` belongs to another run: it counts from 1 again, or its gateway has another life.
-    fn is_restart(&self, latest: &Self) -> bool {
-        latest.seq < self.seq || (latest.life.is_some() && self.life.is_some() && latest.life != self.life)
+    /// Whether `place` belongs to another run than the last one: another life or, where one is not known, counting anew.
+    fn is_restart(&self, place: &Place) -> bool {
+        match (&self.last.life, &place.life) {
+            (Some(known), Some(life)) => known != life,
+            _ => place.seq < self.last.seq,
+        }
+    }
+
+    fn add(&mut self, place: Place) {
+        if let Some(life) = &place.life {
+            self.lives.retain(|(known, _)| known != life);
+            self.lives.push_back((life.clone(), place.seq));
+            if self.lives.len() > LIVES_MAX {
+                self.lives.pop_front();
+            }
+        }
+        self.last = place;
     }
 }
 
@@ -87,7 +123,7 @@ pub(crate) fn follow(client: AdminClient, from: From) -> mpsc::Receiver<Heard> {
 struct Follower {
     client: AdminClient,
     from: From,
-    seen: Option<Place>,
+    seen: Option<Read>,
     lost: bool,
     out: mpsc::Sender<Heard>,
 }
@@ -137,7 +173,7 @@ impl Follower {
             (None, From::Retained) => 0,
             (Some(seen), _) => {
                 let latest = Place::of(&self.client.json::<MeshFrame>("/api/frame").await?);
-                if seen.is_restart(&latest) { 0 } else { seen.seq }
+                if seen.is_restart(&latest) { 0 } else { seen.last.seq }
             }
         };
         Ok(format!("/api/frames?after={after}"))
@@ -155,15 +191,14 @@ impl Follower {
         let frame: MeshFrame = serde_json::from_str(&text).map_err(foreign)?;
         let place = Place::of(&frame);
         let restarted = self.seen.as_ref().is_some_and(|seen| seen.is_restart(&place));
-        // A new run's retained frames may reach back to what was read already, when only the life was new.
-        let again = self.seen.as_ref().is_some_and(|seen| place.t_ms <= seen.t_ms);
-        if again {
+        // What a gateway still has may reach back to what was read already, when only the life was new.
+        if self.seen.as_ref().is_some_and(|seen| seen.has(&place)) {
             return Ok(Some(()));
         }
         if (restarted || std::mem::take(&mut self.lost)) && self.out.send(Heard::Back { restarted }).await.is_err() {
             return Ok(None);
         }
-        self.seen = Some(place);
+        self.seen.get_or_insert_default().add(place);
         let text = if text.contains('\n') { text.replace('\n', " ") } else { text };
         Ok(self.out.send(Heard::Frame(Box::new(frame), text)).await.ok())
     }
@@ -176,13 +211,58 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::GatewayView;
+
+    fn frame(seq: u64, t_ms: u64, life: &str) -> MeshFrame {
+        let me = GatewayView { life: life.to_owned(), me: true, ..GatewayView::default() };
+        MeshFrame { schema: SCHEMA.to_owned(), version: VERSION, seq, t_ms, gateways: vec![me], ..MeshFrame::default() }
+    }
+
+    /// The numbers of the frames passed on, and 0 for what is called a restart.
+    async fn passed(frames: &[(u64, u64, &str)]) -> Vec<u64> {
+        let (out, mut heard) = mpsc::channel(100);
+        let client = AdminClient::new("a:1", None).expect("a client");
+        let mut follower = Follower { client, from: From::Retained, seen: None, lost: false, out };
+        for (seq, t_ms, life) in frames {
+            let text = serde_json::to_string(&frame(*seq, *t_ms, life)).expect("JSON");
+            assert_eq!(follower.take(text).await.expect("a frame"), Some(()));
+        }
+        drop(follower);
+        let mut found = Vec::new();
+        while let Some(heard) = heard.recv().await {
+            match heard {
+                Heard::Frame(frame, _) => found.push(frame.seq),
+                Heard::Back { restarted } => found.push(u64::from(!restarted)),
+                Heard::Lost(error) => panic!("{error}"),
+            }
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn a_wall_clock_that_steps_back_hides_no_frame() {
+        assert_eq!(passed(&[(2, 9_000, "a"), (3, 4_000, "a"), (4, 4_000, "a")]).await, [2, 3, 4]);
+        let restarted = [(5, 9_000, "a"), (2, 1_000, "b"), (3, 1_000, "b")];
+        assert_eq!(passed(&restarted).await, [5, 0, 2, 3], "a new run before the old one's time");
+    }
+
+    #[tokio::test]
+    async fn what_is_told_again_is_passed_on_once_even_of_earlier_lives() {
+        let again = [(2, 1, "a"), (3, 2, "a"), (2, 1, "a"), (3, 9, "a"), (4, 3, "a")];
+        assert_eq!(passed(&again).await, [2, 3, 4]);
+        let reborn = [(2, 1, "a"), (3, 2, "b"), (2, 1, "a"), (3, 2, "b"), (4, 3, "c")];
+        assert_eq!(passed(&reborn).await, [2, 0, 3, 0, 4]);
+        assert_eq!(passed(&[(7, 1, ""), (7, 1, ""), (8, 0, ""), (2, 0, "")]).await, [7, 8, 0, 2], "an observer");
+    }
 
     #[test]
-    fn another_run_counts_anew_or_has_another_life() {
-        let place = |seq, life: &str| Place { seq, t_ms: 0, life: Some(life.to_owned()) };
-        assert!(!place(5, "a").is_restart(&place(9, "a")));
-        assert!(place(5, "a").is_restart(&place(4, "a")));
-        assert!(place(5, "a").is_restart(&place(9, "b")));
-        assert!(!Place { life: None, ..place(5, "") }.is_restart(&place(9, "b")), "an observer has no life");
+    fn another_run_has_another_life_or_counts_anew_where_none_is_known() {
+        let place = |seq, life: Option<&str>| Place { seq, life: life.map(str::to_owned) };
+        let read = |seq, life| Read { last: place(seq, life), ..Read::default() };
+        assert!(!read(5, Some("a")).is_restart(&place(9, Some("a"))));
+        assert!(!read(5, Some("a")).is_restart(&place(4, Some("a"))), "one life counts on");
+        assert!(read(5, Some("a")).is_restart(&place(9, Some("b"))));
+        assert!(!read(5, None).is_restart(&place(9, Some("b"))), "an observer has no life");
+        assert!(read(5, None).is_restart(&place(4, None)));
     }
 }

@@ -221,7 +221,8 @@ pub struct DiffArgs {
     /// Blocks listed for each holder and gateway.
     #[arg(long, default_value_t = 4, value_name = "BLOCKS")]
     pub blocks: usize,
-    /// How long a gateway may take for one answer (seconds, or with a unit: ms, s, m, h).
+    /// How long a gateway may take for one answer, and for all pages of its state or of a holder together (seconds, or
+    /// with a unit: ms, s, m, h).
     #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Duration,
 }

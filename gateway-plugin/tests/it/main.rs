@@ -9,6 +9,7 @@ mod hooks;
 mod identical;
 mod mesh;
 mod operator;
+mod operator_lied_to;
 mod ops;
 mod process;
 mod proxying;

@@ -6,11 +6,15 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 
 use covey_gateway_plugin::dashboard::{Info, Reel, router};
-use covey_gateway_plugin::frame::{EventView, GatewayView, MeshFrame, SCHEMA, Source, VERSION, VerdictView};
+use covey_gateway_plugin::frame::{
+    Cell, CoverageView, EventView, GatewayView, MeshFrame, RepairView, ReplicaView, SCHEMA, Source, TrafficView,
+    VERSION, VerdictView, WorkerView,
+};
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::fake::{FakeWorker, chat_json, until};
+use crate::fake::{FakeWorker, Step, chat_json, reply, until};
 use crate::process::covey;
 
 /// A gateway's `/api`, without the gateway.
@@ -129,6 +133,34 @@ async fn a_stream_that_breaks_between_two_frames_loses_none_and_repeats_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_whose_clock_steps_back_is_recorded_and_shown_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("r.jsonl");
+    let source = Frames::start("127.0.0.1:0").await;
+    source.push(1, 900_000, "a");
+    let child = start(source.address, &out, &["--history"]);
+    until("it has begun", || recorded(&out).len() == 1).await;
+    (2..=4).for_each(|seq| source.push(seq, seq * 1_000, "a"));
+    until("frames from before are frames", || recorded(&out).len() == 4).await;
+    let admin = source.address.to_string();
+    let output = covey(&["top", "--once", "--admin", &admin, "--timeout", "5s"]).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(0) && text.contains("frame 4"), "{text}");
+    // A new process, and its clock is another hour behind.
+    source.stop().await;
+    let source = Frames::start(&admin).await;
+    (1..=3).for_each(|seq| source.push(seq, seq * 10, "b"));
+    until("it goes on", || recorded(&out).len() == 7).await;
+    source.push(4, 5, "b");
+    until("and on", || recorded(&out).len() == 8).await;
+    signal(&child, "INT");
+    let (code, said, log) = finish(child);
+    assert!(code == Some(0) && said.contains("wrote 8 frames over 2.0 s"), "{said}{log}");
+    let seqs: Vec<u64> = recorded(&out).iter().map(|(seq, _)| *seq).collect();
+    assert_eq!(seqs, [1, 2, 3, 4, 1, 2, 3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_not_overwritten_unasked_and_the_time_can_be_limited() {
     let dir = tempfile::tempdir().expect("a directory");
     let out = dir.path().join("r.jsonl");
@@ -185,4 +217,116 @@ async fn top_prints_one_screen_without_a_terminal() {
     assert!(output.status.code() == Some(1) && log.contains("--once"), "{log}");
     let output = covey(&["top", "--once", "--admin", "127.0.0.1:1"]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(3));
+}
+
+/// Every number there is, at its extreme; `count` stands for those that grow.
+fn extreme(seq: u64, t_ms: u64, count: u64) -> MeshFrame {
+    let cell =
+        Cell { linked: true, heard_ms: Some(1), lag_ops: Some(1), lag_ms: Some(1), rtt_us: Some(1), offset_ms: None };
+    let row = |nth: usize| GatewayView {
+        name: format!("gw-{nth}"),
+        life: format!("{nth}"),
+        me: nth == 0,
+        age_ms: Some(1),
+        phase: Some(covey_mesh::status::Phase::Clean),
+        group: Some(u32::MAX),
+        clock_ahead_ms: Some(i64::MIN),
+        replica: Some(ReplicaView::default()),
+        traffic: Some(TrafficView::default()),
+        repair: Some(RepairView::default()),
+        propagation: Some(vec![1; 3]),
+        sees: vec![Some(Cell { offset_ms: Some(i64::MIN), ..cell }); 3],
+        ..GatewayView::default()
+    };
+    let coverage = CoverageView { floor_ms: Some(1), newest_ms: Some(1), ..CoverageView::default() };
+    let full = MeshFrame {
+        verdict: VerdictView {
+            word: "converged".into(),
+            converged_ms: Some(1),
+            worst_lag_ops: Some(1),
+            worst_lag_ms: Some(1),
+            eta_ms: Some(1),
+            ..VerdictView::default()
+        },
+        gateways: (0..3).map(row).collect(),
+        workers: vec![WorkerView { id: "w".into(), by: vec![Some(coverage); 3], ..WorkerView::default() }],
+        propagation_bounds_ms: vec![1, 2],
+        ..frame(seq, t_ms, "a")
+    };
+    let mut json = serde_json::to_value(full).expect("JSON");
+    blow_up(&mut json, count);
+    (json["seq"], json["t_ms"]) = (seq.into(), t_ms.into());
+    serde_json::from_value(json).expect("a frame")
+}
+
+fn blow_up(json: &mut Value, count: u64) {
+    match json {
+        Value::Number(_) => *json = count.into(),
+        Value::Array(all) => all.iter_mut().for_each(|value| blow_up(value, count)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match name.as_str() {
+                    "version" | "group" | "clock_ahead_ms" => {}
+                    "sees" => value.as_array_mut().expect("cells").iter_mut().for_each(|cell| {
+                        (1..5).for_each(|nth| cell[nth] = count.into());
+                    }),
+                    _ => blow_up(value, count),
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_at_their_extremes_are_shown_and_recorded() {
+    let source = Frames::start("127.0.0.1:0").await;
+    source.reel.push(extreme(u64::MAX - 2, u64::MAX - 2_000, 0));
+    source.reel.push(extreme(u64::MAX - 1, u64::MAX - 1_000, u64::MAX));
+    source.reel.push(extreme(u64::MAX, u64::MAX, u64::MAX));
+    let admin = source.address.to_string();
+    for [columns, rows] in [["80", "24"], ["200", "60"]] {
+        let asked = ["top", "--once", "--admin", &admin, "--columns", columns, "--rows", rows];
+        let output = covey(&asked).output().expect("it runs");
+        let (text, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.code() == Some(0) && text.starts_with("CONVERGED"), "{text}{log}");
+        assert!(text.contains("mismatches 18446744073709551615"), "{text}");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("r.jsonl");
+    let (code, said, log) = finish(start(source.address, &out, &["--history", "--for", "500ms"]));
+    assert!(code == Some(0) && said.contains("wrote 3 frames over 2.0 s"), "{said}{log}");
+}
+
+/// A refusal that would clear the screen, and name the window.
+const EVIL: &str = "\u{1b}]0;owned\u{7}\u{1b}[2Jbusy \u{9b}31m\r\n\u{202e}for now";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_says_cannot_steer_the_terminal_and_is_read_within_bounds() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("r.jsonl");
+    let body = EVIL.to_owned() + &"x".repeat(100_000);
+    let server = FakeWorker::start(move |_| vec![reply("503 Unavailable", "text/plain", &body)]).await;
+    let admin = server.address.to_string();
+    let top = |admin: &str| {
+        let output = covey(&["top", "--once", "--admin", admin, "--timeout", "20s"]).output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), text, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let is_plain = |text: &str| text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}');
+    for (code, said, log) in [finish(start(server.address, &out, &[])), top(&admin)] {
+        assert!(code == Some(3) && log.contains("cannot answer: ]0;owned[2Jbusy 31m  for now"), "{said}{log:?}");
+        assert!(is_plain(&log[..log.len() - 1]) && log.len() < 350 && log.matches('\n').count() == 1, "{log:?}");
+    }
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n[";
+    server.answer(move |_| vec![Step::Send(head.into()), Step::Forever(vec![b' '; 1 << 18])]);
+    let (code, _, log) = top(&admin);
+    assert!(code == Some(3) && log.contains(&admin) && log.contains("/api/frame has more than 64 MiB"), "{log}");
+
+    let source = Frames::start("127.0.0.1:0").await;
+    let verdict = VerdictView { word: "converged".into(), why: EVIL.into(), ..VerdictView::default() };
+    let events = vec![EventView { text: EVIL.into(), level: EVIL.into(), ..EventView::default() }];
+    source.reel.push(MeshFrame { verdict, events, ..frame(1, 1_000, "a") });
+    let (code, text, _) = top(&source.address.to_string());
+    assert!(code == Some(0) && text.contains("]0;owned[2Jbusy 31m  for now") && is_plain(&text), "{text:?}");
 }

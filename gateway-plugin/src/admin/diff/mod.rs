@@ -19,6 +19,7 @@ pub use report::{BlockDiff, DiffReport, GatewayRow, HolderDiff, LISTED_MAX, LogD
 use self::judge::Seen;
 use self::read::{HolderName, HolderState, State};
 use super::client::{AdminClient, AskError};
+use super::printable::escaped;
 use crate::cli::args::DiffArgs;
 
 /// Further readings before something is called different.
@@ -34,7 +35,7 @@ pub const EXIT_UNKNOWN: u8 = 3;
 pub async fn diff(args: &DiffArgs) -> Result<(DiffReport, String), AskError> {
     let report = compare(args).await?;
     let text = if args.json {
-        serde_json::to_string(&report).expect("plain data serializes") + "\n"
+        escaped(&serde_json::to_string(&report).expect("plain data serializes")) + "\n"
     } else {
         print::render(&report, args.blocks)
     };
@@ -164,9 +165,9 @@ fn gateway(client: &AdminClient, state: &State) -> GatewayRow {
         mesh: at.mesh,
         phase: at.phase,
         digest: at.digest,
-        ops: at.logs.iter().map(|log| log.seq).sum(),
+        ops: at.logs.iter().map(|log| log.seq).fold(0, u64::saturating_add),
         holders: holders().filter(|holder| holder.blocks > 0).count() as u64,
-        blocks: holders().map(|holder| holder.blocks).sum(),
+        blocks: holders().map(|holder| holder.blocks).fold(0, u64::saturating_add),
     }
 }
 

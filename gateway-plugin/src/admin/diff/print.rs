@@ -8,10 +8,11 @@ use covey_mesh::inspect::Class;
 use covey_mesh::status::Phase;
 
 use super::report::{BlockDiff, DiffReport, GatewayRow, HolderDiff, LogDiff, Side};
+use crate::admin::printable::print_soundly;
 
 /// The whole text; `most` blocks a holder and side are listed.
 pub(super) fn render(report: &DiffReport, most: usize) -> String {
-    let mut out = String::new();
+    let (mut out, report) = (String::new(), &printed(report.clone()));
     gateways(&mut out, report);
     let names = (report.gateways.0.name.as_str(), report.gateways.1.name.as_str());
     for log in &report.logs {
@@ -42,6 +43,16 @@ pub(super) fn render(report: &DiffReport, most: usize) -> String {
     }
     out.push_str(&conclusion(report));
     out
+}
+
+/// The report with every text of the two fit for a terminal.
+fn printed(mut report: DiffReport) -> DiffReport {
+    let (one, other) = &mut report.gateways;
+    [&mut one.name, &mut other.name].into_iter().for_each(print_soundly);
+    report.logs.iter_mut().filter_map(|log| log.name.as_mut()).for_each(print_soundly);
+    report.records.iter_mut().for_each(|record| print_soundly(&mut record.name));
+    report.holders.iter_mut().flat_map(|of| [&mut of.worker, &mut of.model]).for_each(print_soundly);
+    report
 }
 
 fn gateways(out: &mut String, report: &DiffReport) {
@@ -136,7 +147,7 @@ fn holder_lines(out: &mut String, report: &DiffReport, holder: &HolderDiff, most
     if holder.is_partial {
         let _ = writeln!(out, "      it is too large to be read whole: there may be more");
     }
-    let now = holder.since_ms.zip(holder.age_ms).map(|(since, age)| since + age);
+    let now = holder.since_ms.zip(holder.age_ms).map(|(since, age)| since.saturating_add(age));
     blocks(out, one, (&holder.lacks_one, holder.lacking.0), most, now);
     blocks(out, other, (&holder.lacks_other, holder.lacking.1), most, now);
 }

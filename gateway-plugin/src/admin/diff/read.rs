@@ -1,5 +1,8 @@
 //! Reading a gateway's replica page by page.
 //!
+//! What answers is not trusted to end: every page must lead further, there are at most [`PAGES_MAX`], and all pages of one
+//! reading together may take as long as one answer.
+//!
 //! A reading takes longer than a moment, so it keeps both its ends: whatever it holds, the gateway had applied at `first`
 //! at least, and at `last` at most.
 //!
@@ -8,13 +11,17 @@
 use std::collections::BTreeMap;
 
 use covey_crdt::stamp::{Floor, Rank, Stamp};
-use covey_mesh::inspect::{EndsRow, Hex64, Hex128, HolderPage, IncarnationRow, Moment, StatePage, WorkerRow};
+use covey_mesh::inspect::{
+    EndsRow, Hex64, Hex128, HolderPage, IncarnationRow, Moment, PAGE_BLOCKS, StatePage, WorkerRow,
+};
 
 use crate::admin::client::{AdminClient, AskError};
 use crate::admin::state::{HolderQuery, StateQuery};
 
 /// Blocks read of one holder at most; a larger one is compared by its digest alone.
 const BLOCKS_MAX: usize = 1 << 20;
+/// Pages of one reading at most: twice those that so many blocks fill, since what is touched meanwhile comes again.
+const PAGES_MAX: usize = 2 * BLOCKS_MAX / PAGE_BLOCKS;
 /// Times a reading is begun again because the gateway or the worker began a new life in between.
 const TRIES: usize = 3;
 
@@ -69,7 +76,8 @@ impl HolderState {
         self.floor = page.floor.map_or(Floor::LOWEST, Rank::from);
         for stretch in page.blocks {
             let stamp = Stamp::from(stretch.stamp);
-            for (path, depth) in stretch.paths.into_iter().zip(stretch.from..) {
+            for (nth, path) in (0_u32..).zip(stretch.paths) {
+                let depth = stretch.from.saturating_add(nth);
                 let known = self.blocks.entry(path).or_insert((stamp, depth));
                 *known = (*known).max((stamp, depth));
             }
@@ -82,7 +90,7 @@ impl HolderState {
 /// The whole state, without blocks.
 pub(super) async fn state(client: &AdminClient) -> Result<State, AskError> {
     for _ in 0..TRIES {
-        if let Some(state) = try_state(client).await? {
+        if let Some(state) = client.whole("its state", try_state(client)).await? {
             return Ok(state);
         }
     }
@@ -91,10 +99,15 @@ pub(super) async fn state(client: &AdminClient) -> Result<State, AskError> {
 
 async fn try_state(client: &AdminClient) -> Result<Option<State>, AskError> {
     let mut found: Option<State> = None;
-    let mut query = StateQuery::default();
-    loop {
+    let (mut query, mut last) = (StateQuery::default(), None);
+    for _ in 0..PAGES_MAX {
         let page: StatePage = client.json(&path("/mesh/state", &query)).await?;
-        let more = page.workers.last().filter(|_| page.more).map(|row| (row.name.clone(), row.rank));
+        let next = page.workers.last().map(|row| (row.name.clone(), row.rank));
+        if page.more && next <= last {
+            return Err(endless(client));
+        }
+        let more = next.filter(|_| page.more);
+        last.clone_from(&more);
         let at = page.at;
         let state = found.get_or_insert_with(|| State {
             first: at.clone(),
@@ -112,12 +125,13 @@ async fn try_state(client: &AdminClient) -> Result<Option<State>, AskError> {
             None => return Ok(found),
         }
     }
+    Err(endless(client))
 }
 
 /// One holder with its blocks.
 pub(super) async fn holder(client: &AdminClient, name: &HolderName) -> Result<HolderState, AskError> {
     for _ in 0..TRIES {
-        if let Some(state) = try_holder(client, name).await? {
+        if let Some(state) = client.whole("a holder", try_holder(client, name)).await? {
             return Ok(state);
         }
     }
@@ -127,8 +141,8 @@ pub(super) async fn holder(client: &AdminClient, name: &HolderName) -> Result<Ho
 async fn try_holder(client: &AdminClient, name: &HolderName) -> Result<Option<HolderState>, AskError> {
     let ((worker, rank), id) = name.clone();
     let mut query = HolderQuery { worker, rank: Some(rank), id, ..HolderQuery::default() };
-    let mut found: Option<HolderState> = None;
-    loop {
+    let (mut found, mut last): (Option<HolderState>, _) = (None, None);
+    for _ in 0..PAGES_MAX {
         let page: HolderPage = client.json(&path("/mesh/state/holder", &query)).await?;
         let next = page.next;
         let state = found.get_or_insert_with(|| HolderState::of(&page));
@@ -139,8 +153,14 @@ async fn try_holder(client: &AdminClient, name: &HolderName) -> Result<Option<Ho
             state.is_partial = next.is_some();
             return Ok(found);
         }
+        let block = next.map(|block| (Stamp::from(block.stamp), block.depth));
+        if block <= last {
+            return Err(endless(client));
+        }
+        last = block;
         query = query.after(next);
     }
+    Err(endless(client))
 }
 
 fn path(path: &str, query: &impl serde::Serialize) -> String {
@@ -151,6 +171,10 @@ fn path(path: &str, query: &impl serde::Serialize) -> String {
     }
     let pairs = pairs.finish();
     if pairs.is_empty() { path.to_owned() } else { format!("{path}?{pairs}") }
+}
+
+fn endless(client: &AdminClient) -> AskError {
+    client.foreign("it goes on saying that there is more and does not come to an end".to_owned())
 }
 
 fn restless(client: &AdminClient) -> AskError {

@@ -3,6 +3,7 @@
 //! Not here: what is drawn (`view`), what is known (`screen`), the stream (`stream`). The terminal is given back whatever
 //! ends the program: a key, a signal, a panic.
 
+mod clean;
 mod rows;
 mod screen;
 #[cfg(test)]

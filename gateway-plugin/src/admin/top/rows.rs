@@ -250,10 +250,10 @@ pub(super) fn traffic(frame: &MeshFrame, screen: &Screen) -> Vec<Line<'static>> 
         |(ops, half, most)| format!("p50 {half}  p99 {most}  ({} ops)", count(ops)),
     );
     let repairs = frame.gateways.iter().filter_map(|gateway| gateway.repair);
-    let (mut mismatches, mut aborted) = (0, 0);
+    let (mut mismatches, mut aborted) = (0_u64, 0_u64);
     for repair in repairs {
-        mismatches += repair.mismatches;
-        aborted += repair.aborted;
+        mismatches = mismatches.saturating_add(repair.mismatches);
+        aborted = aborted.saturating_add(repair.aborted);
     }
     let lines = [sent, spread, format!("mismatches {mismatches}, sessions given up {aborted}")];
     lines.into_iter().map(Line::raw).collect()

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::clean::clean;
 use crate::frame::{GatewayView, MeshFrame, Sent, TrafficView};
 
 /// How far back the ribbon goes, milliseconds.
@@ -46,8 +47,10 @@ pub(super) struct Screen {
     /// Since the last frame came.
     pub(super) quiet: Option<Duration>,
     frames: VecDeque<MeshFrame>,
-    /// The moment it stands still at, if it does.
-    paused_ms: Option<u64>,
+    /// Frames that came so far, those not kept any more included.
+    came: u64,
+    /// How many had come when it was told to stand still, if it does.
+    paused: Option<u64>,
     pub(super) gateway: usize,
     pub(super) worker: usize,
     pub(super) help: bool,
@@ -67,8 +70,10 @@ impl Screen {
     }
 
     /// Takes the next frame.
-    pub(super) fn push(&mut self, frame: MeshFrame) {
+    pub(super) fn push(&mut self, mut frame: MeshFrame) {
+        clean(&mut frame);
         self.frames.push_back(frame);
+        self.came += 1;
         if self.frames.len() > FRAMES_MAX {
             self.frames.pop_front();
         }
@@ -84,8 +89,8 @@ impl Screen {
             Key::Down => self.gateway += 1,
             Key::Left => self.worker = self.worker.saturating_sub(1),
             Key::Right => self.worker += 1,
-            Key::Pause if self.paused_ms.is_some() => self.paused_ms = None,
-            Key::Pause => self.paused_ms = self.latest().map(|frame| frame.t_ms),
+            Key::Pause if self.is_paused() => self.paused = None,
+            Key::Pause => self.paused = self.latest().map(|_| self.came),
             Key::Help => self.help = !self.help,
             Key::Quit => return false,
         }
@@ -101,12 +106,14 @@ impl Screen {
     }
 
     pub(super) const fn is_paused(&self) -> bool {
-        self.paused_ms.is_some()
+        self.paused.is_some()
     }
 
     /// Frames up to the moment shown, oldest first.
     pub(super) fn shown(&self) -> impl DoubleEndedIterator<Item = &MeshFrame> {
-        self.frames.iter().filter(|frame| self.paused_ms.is_none_or(|at| frame.t_ms <= at))
+        let since = self.paused.map_or(0, |at| self.came - at);
+        let count = self.frames.len().saturating_sub(usize::try_from(since).unwrap_or(usize::MAX));
+        self.frames.range(..count)
     }
 
     /// The frame shown.
@@ -119,8 +126,9 @@ impl Screen {
         let mut cells = vec![None; columns];
         let Some(now) = self.latest().map(|frame| frame.t_ms) else { return cells };
         let column_ms = (RIBBON_MS / columns.max(1) as u64).max(1);
-        for frame in self.shown() {
-            let column = (now - frame.t_ms.min(now)) / column_ms;
+        // What is dated after the present is from before the clock stepped back: nobody can tell how long ago that was.
+        for frame in self.shown().filter(|frame| frame.t_ms <= now) {
+            let column = (now - frame.t_ms) / column_ms;
             let Some(column) = columns.checked_sub(1 + usize::try_from(column).unwrap_or(usize::MAX)) else { continue };
             let Some(gateway) = frame.gateways.iter().find(|gateway| gateway.name == name) else { continue };
             let seen = match gateway.group {
@@ -133,10 +141,16 @@ impl Screen {
         cells
     }
 
-    /// The frame that rates are measured against.
+    /// The frame that rates are measured against: the oldest of the window since the clock last stepped back.
     fn base(&self) -> Option<&MeshFrame> {
         let now = self.latest()?.t_ms;
-        self.shown().find(|frame| frame.t_ms + WINDOW_MS >= now)
+        let mut next = now;
+        let run = self.shown().rev().take_while(|frame| {
+            let is_before = frame.t_ms <= next && frame.t_ms.saturating_add(WINDOW_MS) >= now;
+            next = frame.t_ms;
+            is_before
+        });
+        run.last()
     }
 
     /// Bytes a second that all gateways sent, by class; `None` before there is a span to measure.
@@ -149,7 +163,7 @@ impl Screen {
         let grown = |of: fn(&TrafficView) -> Sent| {
             let both =
                 pairs(from, to).filter_map(|(from, to)| Some((of(&from.traffic?).bytes, of(&to.traffic?).bytes)));
-            both.map(|(from, to)| to.saturating_sub(from)).sum::<u64>() as f64 / seconds
+            sum(both.map(|(from, to)| to.saturating_sub(from))) as f64 / seconds
         };
         Some(Rates { push: grown(|t| t.push), control: grown(|t| t.control), repair: grown(|t| t.repair) })
     }
@@ -158,7 +172,7 @@ impl Screen {
     pub(super) fn propagation(&self) -> Option<(u64, Bound, Bound)> {
         let (from, to) = (self.base()?, self.latest()?);
         let counts = applied(from, to);
-        let all: u64 = counts.iter().sum();
+        let all = sum(counts.iter().copied());
         let (half, most) = (quantile(&counts, 0.5)?, quantile(&counts, 0.99)?);
         let bound = |bucket: usize| {
             to.propagation_bounds_ms
@@ -215,25 +229,30 @@ fn pairs<'a>(from: &'a MeshFrame, to: &'a MeshFrame) -> impl Iterator<Item = (&'
 
 /// Ops applied between two frames over all gateways, by age.
 fn applied(from: &MeshFrame, to: &MeshFrame) -> Vec<u64> {
-    let mut counts = vec![0; to.propagation_bounds_ms.len() + 1];
+    let mut counts = vec![0_u64; to.propagation_bounds_ms.len() + 1];
     for (from, to) in pairs(from, to) {
         let (Some(before), Some(after)) = (&from.propagation, &to.propagation) else { continue };
         for ((count, before), after) in counts.iter_mut().zip(before).zip(after) {
-            *count += after.saturating_sub(*before);
+            *count = count.saturating_add(after.saturating_sub(*before));
         }
     }
     counts
 }
 
+/// What others tell may be any number.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 fn quantile(counts: &[u64], share: f64) -> Option<usize> {
-    let all: u64 = counts.iter().sum();
+    let all = sum(counts.iter().copied());
     if all == 0 {
         return None;
     }
     let wanted = ((all as f64 * share).ceil() as u64).max(1);
-    let mut seen = 0;
+    let mut seen = 0_u64;
     counts.iter().position(|count| {
-        seen += count;
+        seen = seen.saturating_add(*count);
         seen >= wanted
     })
 }

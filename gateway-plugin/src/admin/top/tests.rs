@@ -173,6 +173,37 @@ fn a_broken_stream_is_unknown_and_says_how_old_the_screen_is() {
 }
 
 #[test]
+fn a_stream_without_frames_is_unknown_and_grey_although_it_is_open() {
+    let mut screen = Screen::new("h:9080");
+    (1..=60).for_each(|seq| screen.push(frame(seq, false)));
+    screen.quiet = Some(Duration::from_millis(2_900));
+    says(&text(&screen, 80, 24), &["CONVERGED", "q quit"]);
+    screen.quiet = Some(Duration::from_millis(4_100));
+    assert_eq!(screen.stream, Stream::Open, "comments keep it so");
+    let quiet = text(&screen, 80, 24);
+    says(&quiet, &["UNKNOWN", "was converged when last heard", "no frame for 4 s"]);
+    assert!(!quiet.contains("because it is converged"), "{quiet}");
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(80, 24));
+    let Ok(drawn) = terminal.draw(|frame| view::draw(frame, &screen));
+    assert_eq!(drawn.buffer[(0, 0)].fg, ratatui::style::Color::Gray, "not green");
+    screen.push(frame(61, false));
+    says(&text(&screen, 80, 24), &["CONVERGED", "q quit"]);
+}
+
+#[test]
+fn after_a_clock_that_stepped_back_the_screen_shows_the_present_and_measures_from_there() {
+    let back = |seq: u64| MeshFrame { t_ms: frame(seq, true).t_ms - 3_600_000, ..frame(seq, true) };
+    let mut screen = Screen::default();
+    (1..=30).for_each(|seq| screen.push(frame(seq, false)));
+    (31..=40).for_each(|seq| screen.push(back(seq)));
+    says(&text(&screen, 80, 24), &["PARTITIONED", "push 3000 control 0", "(2700 ops)"]);
+    assert!(screen.press(Key::Pause));
+    screen.push(MeshFrame { t_ms: 5, ..frame(50, false) });
+    says(&text(&screen, 80, 24), &["PARTITIONED", "standing still", "event number 40"]);
+    assert!(!text(&screen, 80, 24).contains("event number 50"));
+}
+
+#[test]
 fn any_size_is_drawn_without_a_panic_and_keeps_the_verdict() {
     let mut screen = incident();
     for (columns, rows) in [(20, 4), (1, 1), (59, 40), (60, 20), (80, 19), (200, 60), (500, 200)] {

@@ -2,6 +2,8 @@
 //!
 //! Not here: the text of the parts (`rows`).
 
+use std::time::Duration;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -19,6 +21,9 @@ const ROWS_MIN: u16 = 20;
 const MIDDLE: u16 = 6;
 /// Rows of events, border included.
 const EVENTS_MIN: u16 = 3;
+
+/// Frames come every second: after this long without one, what the last one said is not the present any more.
+const QUIET_MAX: Duration = Duration::from_secs(3);
 
 const HELP: &str = "\
 up, down     select a gateway
@@ -94,7 +99,12 @@ fn is_live(frame: &MeshFrame) -> bool {
 }
 
 fn is_stale(screen: &Screen) -> bool {
-    matches!(screen.stream, Stream::Broken(_)) && !screen.is_paused()
+    (matches!(screen.stream, Stream::Broken(_)) || silent(screen).is_some()) && !screen.is_paused()
+}
+
+/// For how long no frame has come over a stream that may well be open, when that is too long.
+fn silent(screen: &Screen) -> Option<Duration> {
+    screen.quiet.filter(|quiet| *quiet >= QUIET_MAX)
 }
 
 fn footer(screen: &Screen) -> Line<'static> {
@@ -110,7 +120,13 @@ fn footer(screen: &Screen) -> Line<'static> {
         Stream::Open | Stream::Waiting if screen.is_paused() => {
             Line::from(vec![Span::styled("standing still", bold), Span::raw(format!("  p goes on  {keys}"))])
         }
-        Stream::Open | Stream::Waiting => Line::styled(keys, rows::grey()),
+        Stream::Open | Stream::Waiting => match silent(screen) {
+            Some(quiet) => Line::from(vec![
+                Span::styled(format!("no frame for {} s", quiet.as_secs()), bold.fg(Color::Red)),
+                Span::raw(format!("  connected to {}  {keys}", screen.admin)),
+            ]),
+            None => Line::styled(keys, rows::grey()),
+        },
     }
 }
 
@@ -139,7 +155,7 @@ fn draw_body(target: &mut Frame<'_>, screen: &Screen, frame: &MeshFrame, body: R
     });
     part(target, right, "state groups", |area| rows::ribbon(frame, screen, usize::from(area.width), shown));
     part(target, table, &format!("gateways{more}"), |_| rows::gateways(frame, screen, shown));
-    let total = frame.workers.len() as u64 + frame.workers_hidden;
+    let total = frame.workers_hidden.saturating_add(frame.workers.len() as u64);
     part(target, workers, &format!("workers ({total})"), |area| {
         rows::workers(frame, screen, usize::from(area.height.saturating_sub(1)))
     });
