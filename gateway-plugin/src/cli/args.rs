@@ -270,8 +270,8 @@ pub struct TopArgs {
 /// Flags of `covey doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Engine events as they came, JSON lines, plain or gzip: {"t":…,"frames_hex":[topic,seq,payload]}, or a stream of
-    /// operations.
+    /// Engine events as they came, JSON lines, plain or gzip: objects with `t` (seconds) and `frames_hex` (topic, number,
+    /// payload), or a stream of operations.
     #[arg(long, value_name = "FILE")]
     pub capture: PathBuf,
     /// The requests of that time, JSON lines with times, token ids and cached tokens; a stream has its own.
