@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::input::Load;
 use crate::limits::{SEQ_MAX, SUMMARY_OUTCOMES_MAX, SUMMARY_PEERS_MAX, SUMMARY_WORKERS};
 use crate::note::{ClockState, Note};
-use crate::status::Phase;
+use crate::status::{PeerStatus, Phase};
 
 /// Upper bounds of the buckets that the age of applied ops is counted in, in milliseconds; one more takes the rest.
 pub const DELAY_BOUNDS_MS: [u64; 20] =
@@ -183,6 +183,21 @@ pub struct PeerSeen {
     pub rtt_us: Option<u64>,
     /// Its clock against this gateway's, in milliseconds.
     pub offset_ms: Option<i64>,
+}
+
+impl From<PeerStatus> for PeerSeen {
+    fn from(peer: PeerStatus) -> Self {
+        Self {
+            name: peer.name,
+            linked: peer.linked,
+            left: peer.left,
+            heard_ms: peer.heard_ms,
+            lag_ops: peer.lag_ops,
+            lag_ms: peer.lag_ms,
+            rtt_us: peer.rtt_us,
+            offset_ms: peer.offset_ms,
+        }
+    }
 }
 
 /// What a replica says of a worker.

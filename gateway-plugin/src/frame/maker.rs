@@ -170,7 +170,7 @@ fn compare(rows: &[GatewayView], one: usize, other: usize, status: Option<&Statu
         let me = rows[from].me || rows[to].me;
         let peer = status.filter(|_| me)?.peers.iter().find(|known| known.name == rows[peer].name)?;
         let lag_ms = if own { peer.lag_ms } else { peer.their_lag_ms };
-        Some(Cell { lag_ms, ..rows::own_cell(peer) })
+        Some(Cell { lag_ms, ..rows::cell(&peer.clone().into()) })
     };
     let cell = |from: usize, to: usize| of_viewer(from, to).or(rows[from].sees.get(to).copied().flatten());
     let (there, back) = (cell(one, other), cell(other, one));

@@ -131,7 +131,7 @@ pub(super) fn see(rows: &mut [GatewayView], view: &View, viewer: Option<&Status>
         rows[me].sees = vec![None; count];
         for peer in &status.peers {
             if let Some(nth) = index(&peer.name) {
-                rows[me].sees[nth] = Some(own_cell(peer));
+                rows[me].sees[nth] = Some(cell(&peer.clone().into()));
             }
         }
     }
@@ -140,18 +140,7 @@ pub(super) fn see(rows: &mut [GatewayView], view: &View, viewer: Option<&Status>
     }
 }
 
-fn cell(peer: &PeerSeen) -> Cell {
-    Cell {
-        linked: peer.linked,
-        heard_ms: peer.heard_ms,
-        lag_ops: peer.lag_ops,
-        lag_ms: peer.lag_ms,
-        rtt_us: peer.rtt_us,
-        offset_ms: peer.offset_ms,
-    }
-}
-
-pub(super) fn own_cell(peer: &PeerStatus) -> Cell {
+pub(super) fn cell(peer: &PeerSeen) -> Cell {
     Cell {
         linked: peer.linked,
         heard_ms: peer.heard_ms,

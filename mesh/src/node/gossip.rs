@@ -17,7 +17,7 @@ use crate::input::{Load, MonoTime};
 use crate::limits::{SUMMARY_MS, SUMMARY_PEERS_MAX, SUMMARY_WORKERS};
 use crate::output::Class;
 use crate::peer::Said;
-use crate::status::{PeerStatus, Phase};
+use crate::status::Phase;
 use crate::summary::{Dated, PeerSeen, ReplicaCounts, Sight, Summary, View, WorkerSeen};
 use crate::wire::Message;
 
@@ -68,7 +68,7 @@ impl Node {
             replica.holders += totals.holders;
             replica.blocks += totals.blocks;
         }
-        let mut peers: Vec<PeerSeen> = self.peer_statuses(now).into_iter().map(seen).collect();
+        let mut peers: Vec<PeerSeen> = self.peer_statuses(now).into_iter().map(PeerSeen::from).collect();
         peers.sort_by_key(|peer| (peer.left, !peer.linked));
         peers.truncate(SUMMARY_PEERS_MAX);
         Summary {
@@ -178,18 +178,5 @@ impl Node {
                 peer.said = None;
             }
         }
-    }
-}
-
-fn seen(peer: PeerStatus) -> PeerSeen {
-    PeerSeen {
-        name: peer.name,
-        linked: peer.linked,
-        left: peer.left,
-        heard_ms: peer.heard_ms,
-        lag_ops: peer.lag_ops,
-        lag_ms: peer.lag_ms,
-        rtt_us: peer.rtt_us,
-        offset_ms: peer.offset_ms,
     }
 }

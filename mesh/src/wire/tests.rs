@@ -150,11 +150,11 @@ fn golden_bytes_of_every_kind_of_frame_of_wire_version_1() {
 
 #[test]
 fn a_summary_of_a_mesh_of_64_gateways_stays_small() {
-    let (mut summary, most) = (summary(), 4_096);
+    let mut summary = summary();
     summary.peers = vec![summary.peers[0].clone(); 63];
     summary.workers = vec![summary.workers[0].clone(); crate::limits::SUMMARY_WORKERS];
     let bytes = Message::Summary(Box::new(summary)).encode().len();
-    assert!(bytes < most, "{bytes} bytes a second and peer");
+    assert!((1_500..2_500).contains(&bytes), "{bytes} bytes a second and peer: ARCHITECTURE says about 2 kB");
 }
 
 #[test]
