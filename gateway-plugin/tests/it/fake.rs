@@ -244,7 +244,7 @@ pub(crate) fn chat_stream(pieces: &[&str]) -> Vec<Step> {
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(10), "timed out: {what}");
+        assert!(start.elapsed() < Duration::from_secs(30), "timed out: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

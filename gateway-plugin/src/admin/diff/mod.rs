@@ -68,7 +68,7 @@ async fn compare(args: &DiffArgs) -> Result<DiffReport, AskError> {
         // What a dirty replica had proves nothing, and what a life that is over had may have died with it: the next
         // reading is compared with this one.
         let is_reborn = lives(&before) != lives(&after);
-        if report.is_final() && !is_reborn {
+        if report.is_final() && !is_reborn && !report.has(Class::Dirty) {
             break;
         }
         if is_reborn || report.has(Class::Dirty) {
