@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use covey_sim::client::{Chat, Client, Failure};
-use covey_sim::worker::{Worker, WorkerArgs};
+use covey_sim::worker::{KvArgs, Worker, WorkerArgs};
 use covey_sim::workload::{Message, Workload, WorkloadConfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,6 +29,8 @@ impl Served {
             decode_step_ms: 1,
             running_max: 256,
             exit_with_stdin: false,
+            block_tokens: 16,
+            kv: KvArgs::default(),
         };
         change(&mut args);
         let worker = Worker::bind(&args).await.unwrap();
