@@ -61,7 +61,9 @@ impl Request {
     pub(super) fn admit(&mut self, pool: &mut BlockPool) -> bool {
         let hits = pool.lookup(&self.chain, (self.known() - 1) / self.block_tokens);
         let hit_blocks = u32::try_from(hits.len()).expect("bounded by the pool");
-        let Some(blocks) = pool.acquire(&hits, self.known().div_ceil(self.block_tokens) - hit_blocks) else { return false };
+        let Some(blocks) = pool.acquire(&hits, self.known().div_ceil(self.block_tokens) - hit_blocks) else {
+            return false;
+        };
         self.blocks = blocks;
         self.cached_blocks = hit_blocks;
         self.computed = hit_blocks * self.block_tokens;

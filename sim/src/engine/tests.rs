@@ -96,9 +96,7 @@ fn prefill_takes_the_configured_time_and_decode_a_step_a_token() {
 fn queued_prefills_share_one_rate() {
     let mut engine = Engine::new(config(16_000));
     for id in 1..=4 {
-        engine
-            .submit(at(0), RequestId(id), apart(id, 800, 1))
-            .expect("it fits");
+        engine.submit(at(0), RequestId(id), apart(id, 800, 1)).expect("it fits");
     }
     let (_, last) = drain(&mut engine);
     // The first step had started with one request only, which takes all of a step's prefill anyway.

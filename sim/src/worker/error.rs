@@ -45,7 +45,8 @@ impl ApiError {
     }
 
     pub(super) fn in_use() -> Self {
-        let message = "a block is in use or a step is being computed: the cache was not reset, try again when it is idle";
+        let message =
+            "a block is in use or a step is being computed: the cache was not reset, try again when it is idle";
         Self::new(StatusCode::CONFLICT, "ConflictError", Some("kind"), message)
     }
 

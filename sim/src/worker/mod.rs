@@ -289,8 +289,8 @@ async fn truth(State(server): State<Arc<Server>>) -> Response {
 }
 
 async fn fault(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
-    let fault: Fault = serde_json::from_slice(&body?)
-        .map_err(|why| ApiError::bad("body", &format!("body is not a fault: {why}")))?;
+    let fault: Fault =
+        serde_json::from_slice(&body?).map_err(|why| ApiError::bad("body", &format!("body is not a fault: {why}")))?;
     fault.check().map_err(|why| ApiError::bad("body", &why))?;
     if !server.host.fault(&fault) {
         return Err(ApiError::in_use());

@@ -185,10 +185,10 @@ mod tests {
         line.push(7, message(0));
         line.push(7, message(1));
         assert_eq!(poll(&mut line, 8).0, [0_u64; 0]);
-        assert_eq!(line.next_deadline(), Some(5_007));
-        assert_eq!(poll(&mut line, 5_007).0, [1, 0]);
-        line.push(5_008, message(2));
-        assert_eq!(poll(&mut line, 5_008).0, [2], "and nothing is reversed any more");
+        assert_eq!(line.next_deadline(), Some(5_008));
+        assert_eq!(poll(&mut line, 5_008).0, [1, 0]);
+        line.push(5_009, message(2));
+        assert_eq!(poll(&mut line, 5_009).0, [2], "and nothing is reversed any more");
     }
 
     #[test]

@@ -72,7 +72,8 @@ fn sglang_tells_a_page_at_a_time_with_signed_hashes_and_the_salt_at_the_end() {
 /// A frame that vLLM wrote, and the same written by the model, from what the frame's own reader found in it.
 #[test]
 fn frames_of_a_real_vllm_are_written_alike_byte_by_byte() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../gateway-plugin/tests/captures/llama_bs32_sha256cbor.events.jsonl");
+    let path =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../gateway-plugin/tests/captures/llama_bs32_sha256cbor.events.jsonl");
     let capture = std::fs::read_to_string(path).expect("it is in the repository");
     let mut kinds = BTreeMap::new();
     for line in capture.lines() {
