@@ -39,10 +39,12 @@ fn truth(engine: &mut Engine) -> Option<KvTruth> {
 }
 
 fn stored(batch: &KvBatch) -> Vec<&KvStored> {
-    let stored = |event| match event {
-        &KvEvent::Stored(ref stored) => Some(stored),
-        KvEvent::Removed(_) | KvEvent::Cleared => None,
-    };
+    fn stored(event: &KvEvent) -> Option<&KvStored> {
+        match event {
+            KvEvent::Stored(stored) => Some(stored),
+            KvEvent::Removed(_) | KvEvent::Cleared => None,
+        }
+    }
     batch.events.iter().filter_map(stored).collect()
 }
 
