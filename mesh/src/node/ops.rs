@@ -61,12 +61,7 @@ impl Node {
         match &*op {
             Op::Retired(end) => self.ended(end.life, end.last),
             Op::Forget(_) => self.prune_ends(),
-            Op::Joined { .. }
-            | Op::Left
-            | Op::Touch(_)
-            | Op::Floor(_)
-            | Op::Worker(_)
-            | Op::Restated(_) => {}
+            Op::Joined { .. } | Op::Left | Op::Touch(_) | Op::Floor(_) | Op::Worker(_) | Op::Restated(_) => {}
         }
     }
 

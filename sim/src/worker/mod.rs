@@ -41,6 +41,7 @@ use crate::engine::EngineConfig;
 use ask::Ask;
 use error::ApiError;
 use host::Host;
+pub(crate) use kv::payload;
 use kv::{Fault, Order, Publisher};
 pub use kv::{KvArgs, Wire};
 use tokenize::{FourBytes, Tokenize};

@@ -9,6 +9,8 @@ mod replay;
 mod truth;
 mod wire;
 
+pub(crate) mod payload;
+
 use bytes::Bytes;
 use clap::Args;
 
