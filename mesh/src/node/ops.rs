@@ -40,7 +40,10 @@ impl Node {
     }
 
     fn apply(&mut self, life: LifeId, op: &Op) -> Result<Merged, ApplyError> {
-        if self.loses && matches!(op, Op::Touch(_)) { Ok(Merged::Unchanged) } else { self.replica.apply(life, op) }
+        let applied =
+            if self.loses && matches!(op, Op::Touch(_)) { Ok(Merged::Unchanged) } else { self.replica.apply(life, op) };
+        self.sync_feeds();
+        applied
     }
 
     /// Keeps the chains an op names, as far as they are stored.
@@ -61,12 +64,7 @@ impl Node {
         match &*op {
             Op::Retired(end) => self.ended(end.life, end.last),
             Op::Forget(_) => self.prune_ends(),
-            Op::Joined { .. }
-            | Op::Left
-            | Op::Touch(_)
-            | Op::Floor(_)
-            | Op::Worker(_)
-            | Op::Restated(_) => {}
+            Op::Joined { .. } | Op::Left | Op::Touch(_) | Op::Floor(_) | Op::Worker(_) | Op::Restated(_) => {}
         }
     }
 
