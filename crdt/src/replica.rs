@@ -336,6 +336,11 @@ impl Replica {
         })
     }
 
+    /// A worker's placed coverage, in canonical order.
+    pub fn holders_in(&self, worker: &WorkerId) -> impl Iterator<Item = (&Arc<Keyspace>, &Placed)> {
+        self.holders_of(worker, None).map(|((keyspace, _), placed)| (keyspace, placed))
+    }
+
     /// A worker's holders, in canonical order, from the first after `after`.
     pub(crate) fn holders_of(
         &self,

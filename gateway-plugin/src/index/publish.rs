@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use covey_crdt::change::{Change, WorkerView};
+use covey_crdt::change::{Change, FeedView, WorkerView};
 use covey_crdt::hash::BlockHash;
 use covey_crdt::id::{LifeId, WorkerId};
 use covey_crdt::keyspace::Keyspace;
@@ -81,6 +81,12 @@ impl Reading {
         self.0.lookup(keyspace, chain)
     }
 
+    /// How far the worker's feed is in this version; `None`: no events of its present incarnation are known.
+    #[must_use]
+    pub fn feed(&self, worker: WorkerNo) -> Option<&FeedView> {
+        self.0.feed(worker)
+    }
+
     /// The id behind a number of this version's answers.
     #[must_use]
     pub fn id(&self, worker: WorkerNo) -> Option<&WorkerId> {
@@ -133,7 +139,7 @@ pub struct Writer {
 impl Writer {
     /// The replica changed. Readers see it after the next [`Self::publish`].
     pub fn changed(&mut self, change: Change) {
-        self.log.extend(Op::of(change, &self.index.workers));
+        self.log.push_back(Op::of(change, &self.index.workers));
     }
 
     /// A gateway's load is now this. This gateway's own is counted where it arises and ignored here.

@@ -15,6 +15,7 @@
 mod feed;
 #[cfg(feature = "server")]
 mod host;
+mod ingesting;
 mod notes;
 mod outcome;
 mod request_key;
@@ -37,6 +38,7 @@ use covey_mesh::input::{Load, Local};
 
 pub use self::feed::Feed;
 use self::feed::Parts;
+pub use self::ingesting::Ingesting;
 pub use self::notes::{DELAY_BOUNDS_MS, Notes, NotesSnapshot};
 pub use self::outcome::{End, Outcome, Skipped};
 pub use self::request_key::RequestKey;
@@ -92,6 +94,11 @@ impl Plugin {
     #[must_use]
     pub fn feed(&self, life: LifeId) -> Feed {
         Feed::new(&self.parts, life)
+    }
+
+    /// Says who reads engines' events; before the mesh is started, and only the first call counts.
+    pub fn ingest_with(&self, ingesting: Arc<dyn Ingesting>) {
+        let _already = self.parts.ingesting.set(ingesting);
     }
 
     /// The policy.

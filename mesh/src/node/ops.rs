@@ -40,7 +40,10 @@ impl Node {
     }
 
     fn apply(&mut self, life: LifeId, op: &Op) -> Result<Merged, ApplyError> {
-        if self.loses && matches!(op, Op::Touch(_)) { Ok(Merged::Unchanged) } else { self.replica.apply(life, op) }
+        let applied =
+            if self.loses && matches!(op, Op::Touch(_)) { Ok(Merged::Unchanged) } else { self.replica.apply(life, op) };
+        self.sync_feeds();
+        applied
     }
 
     /// Keeps the chains an op names, as far as they are stored.
