@@ -11,6 +11,7 @@ pub mod capture;
 mod decode;
 mod event;
 mod msgpack;
+pub mod zmtp;
 
 pub use cache::{BLOCKS_MAX, Counts, EngineCache, Net};
 pub use decode::{Decoded, EVENTS_MAX, decode};
