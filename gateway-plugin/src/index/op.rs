@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use covey_crdt::change::{Change, HolderSlot, Place, RunId, WorkerView};
+use covey_crdt::change::{Change, Coverage, HolderSlot, Place, RunId, WorkerView};
 use covey_crdt::hash::BlockHash;
 use covey_crdt::id::LifeId;
 use covey_crdt::keyspace::Keyspace;
@@ -29,11 +29,11 @@ pub(super) enum Op {
 
 impl Op {
     /// The op a change stands for, its worker numbered.
-    pub(super) fn of(change: Change, workers: &Workers) -> Self {
-        match change {
+    pub(super) fn of(change: Change, workers: &Workers) -> Option<Self> {
+        Some(match change {
             Change::Run { run, parent, hashes } => Self::Run { run, parent, hashes },
             Change::RunFreed { run } => Self::RunFreed { run },
-            Change::Holder { slot, key } => {
+            Change::Holder { slot, key, coverage: Coverage::Placed } => {
                 let cell = workers.intern(&key.worker);
                 Self::Holder { slot, cell, keyspace: key.keyspace, lane: key.lane }
             }
@@ -41,6 +41,9 @@ impl Op {
             Change::Reach { slot, run, blocks } => Self::Reach { slot, run, blocks },
             Change::Worker(view) => Self::Worker { cell: workers.intern(&view.worker), view },
             Change::WorkerFreed { worker } => Self::WorkerFreed { cell: workers.intern(&worker) },
-        }
+            Change::Holder { coverage: Coverage::Stored, .. } | Change::Stored { .. } | Change::Feed { .. } => {
+                return None;
+            }
+        })
     }
 }

@@ -133,7 +133,7 @@ pub struct Writer {
 impl Writer {
     /// The replica changed. Readers see it after the next [`Self::publish`].
     pub fn changed(&mut self, change: Change) {
-        self.log.push_back(Op::of(change, &self.index.workers));
+        self.log.extend(Op::of(change, &self.index.workers));
     }
 
     /// A gateway's load is now this. This gateway's own is counted where it arises and ignored here.

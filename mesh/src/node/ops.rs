@@ -53,9 +53,6 @@ impl Node {
 
     /// Counts an applied op and retains it.
     fn advance(&mut self, life: LifeId, head: Head, hash: u64, retained: Retained) {
-        if let Op::Stored(batch) = &*retained.op {
-            self.vector.advance_feed(&batch.worker, &batch.key);
-        }
         self.vector.advance(life, Head { seq: head.seq + 1, hash });
         self.ops_applied += 1;
         self.log_bytes += retained.bytes;
@@ -69,7 +66,6 @@ impl Node {
             | Op::Touch(_)
             | Op::Floor(_)
             | Op::Worker(_)
-            | Op::Stored(_)
             | Op::Restated(_) => {}
         }
     }
