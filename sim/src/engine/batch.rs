@@ -22,6 +22,8 @@ const MICRO: u64 = 1_000_000;
 pub struct EngineConfig {
     /// Tokens of KV cache; whole blocks are used, at least one.
     pub cache_tokens: u64,
+    /// Tokens of KV in host memory, which takes what the device loses; 0 for none.
+    pub host_cache_tokens: u64,
     /// Tokens in a block; 0 is taken as 1.
     pub block_tokens: u32,
     /// Prompt tokens computed in a second, all requests together; 0 is taken as 1.
@@ -40,6 +42,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             cache_tokens: 120_000,
+            host_cache_tokens: 0,
             block_tokens: BLOCK_TOKENS,
             prefill_tokens_per_s: 8_000,
             decode_step_us: 12_000,
@@ -54,7 +57,11 @@ impl EngineConfig {
     /// Blocks the cache has.
     #[must_use]
     pub fn blocks(&self) -> u32 {
-        u32::try_from(self.cache_tokens / u64::from(self.block_tokens.max(1))).unwrap_or(u32::MAX - 1).max(1)
+        self.blocks_of(self.cache_tokens).max(1)
+    }
+
+    fn blocks_of(&self, tokens: u64) -> u32 {
+        u32::try_from(tokens / u64::from(self.block_tokens.max(1))).unwrap_or(u32::MAX - 1)
     }
 }
 
@@ -122,7 +129,7 @@ impl Engine {
         let config = EngineConfig { block_tokens: config.block_tokens.max(1), ..config };
         Self {
             config,
-            pool: BlockPool::new(config.blocks()),
+            pool: BlockPool::with_host(config.blocks(), config.blocks_of(config.host_cache_tokens)),
             requests: BTreeMap::new(),
             running: Vec::new(),
             waiting: VecDeque::new(),

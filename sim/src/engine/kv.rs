@@ -16,6 +16,15 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::content::{BlockContent, BlockKey};
 use super::pool::{BlockPool, Change};
 
+/// Where a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KvMedium {
+    /// Device memory.
+    Device,
+    /// Host memory.
+    Host,
+}
+
 /// Blocks that one request filled in one step, each behind the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvStored {
@@ -27,6 +36,8 @@ pub struct KvStored {
     pub tokens: Vec<u32>,
     /// The salt of the prompt they belong to.
     pub salt: Option<Arc<str>>,
+    /// Where.
+    pub medium: KvMedium,
 }
 
 /// One event of an engine's cache.
@@ -34,9 +45,14 @@ pub struct KvStored {
 pub enum KvEvent {
     /// Blocks were stored.
     Stored(KvStored),
-    /// One copy of the block of this name is gone.
-    Removed(u64),
-    /// Everything is gone.
+    /// One copy of a block is gone.
+    Removed {
+        /// The engine's name of it.
+        hash: u64,
+        /// From where.
+        medium: KvMedium,
+    },
+    /// Everything is gone, everywhere.
     Cleared,
 }
 
@@ -60,6 +76,8 @@ pub struct KvBlock {
     pub parent: Option<u64>,
     /// What it holds.
     pub content: Arc<BlockContent>,
+    /// Where.
+    pub medium: KvMedium,
     /// Physical copies, at least 1.
     pub copies: u32,
 }
@@ -69,7 +87,7 @@ pub struct KvBlock {
 pub struct KvTruth {
     /// Batches made so far: the number of the next.
     pub position: u64,
-    /// By name, ascending.
+    /// By name, ascending, then by where they are.
     pub blocks: Vec<KvBlock>,
 }
 
@@ -105,15 +123,22 @@ impl KvLog {
 
     fn event(&self, change: &Change) -> KvEvent {
         match change {
-            Change::Stored(contents) => KvEvent::Stored(KvStored {
-                hashes: contents.iter().map(|content| self.name(content.key)).collect(),
-                parent: contents[0].parent.map(|key| self.name(key)),
-                tokens: contents.iter().flat_map(|content| content.tokens.iter().copied()).collect(),
-                salt: contents[0].salt.clone(),
-            }),
-            Change::Evicted(content) => KvEvent::Removed(self.name(content.key)),
+            Change::Stored(contents) => self.stored(contents, KvMedium::Device),
+            Change::HostStored(content) => self.stored(std::slice::from_ref(content), KvMedium::Host),
+            Change::Evicted(content) => KvEvent::Removed { hash: self.name(content.key), medium: KvMedium::Device },
+            Change::HostEvicted(content) => KvEvent::Removed { hash: self.name(content.key), medium: KvMedium::Host },
             Change::Cleared => KvEvent::Cleared,
         }
+    }
+
+    fn stored(&self, contents: &[Arc<BlockContent>], medium: KvMedium) -> KvEvent {
+        KvEvent::Stored(KvStored {
+            hashes: contents.iter().map(|content| self.name(content.key)).collect(),
+            parent: contents[0].parent.map(|key| self.name(key)),
+            tokens: contents.iter().flat_map(|content| content.tokens.iter().copied()).collect(),
+            salt: contents[0].salt.clone(),
+            medium,
+        })
     }
 
     /// Empties the cache; told by the next batch. `false`, nothing changed, when a block is in use.
@@ -132,11 +157,12 @@ impl KvLog {
             return self.before_reset.clone();
         }
         let mut blocks = BTreeMap::new();
-        for content in pool.contents() {
+        let device = pool.contents().map(|content| (content, KvMedium::Device));
+        for (content, medium) in device.chain(pool.host_contents().map(|content| (content, KvMedium::Host))) {
             let hash = self.name(content.key);
             let parent = content.parent.map(|key| self.name(key));
-            let block = || KvBlock { hash, parent, content: Arc::clone(content), copies: 0 };
-            blocks.entry(hash).or_insert_with(block).copies += 1;
+            let block = || KvBlock { hash, parent, content: Arc::clone(content), medium, copies: 0 };
+            blocks.entry((hash, medium)).or_insert_with(block).copies += 1;
         }
         Some(KvTruth { position: self.next_seq, blocks: blocks.into_values().collect() })
     }

@@ -42,7 +42,7 @@ fn stored(batch: &KvBatch) -> Vec<&KvStored> {
     fn stored(event: &KvEvent) -> Option<&KvStored> {
         match event {
             KvEvent::Stored(stored) => Some(stored),
-            KvEvent::Removed(_) | KvEvent::Cleared => None,
+            KvEvent::Removed { .. } | KvEvent::Cleared => None,
         }
     }
     batch.events.iter().filter_map(stored).collect()
@@ -109,7 +109,7 @@ fn every_copy_is_told_when_it_comes_and_when_it_goes() {
 
 fn removed(batches: &[KvBatch]) -> Vec<u64> {
     let removed = |event: &KvEvent| match event {
-        KvEvent::Removed(hash) => Some(*hash),
+        KvEvent::Removed { hash, .. } => Some(*hash),
         KvEvent::Stored(_) | KvEvent::Cleared => None,
     };
     batches.iter().flat_map(|batch| &batch.events).filter_map(removed).collect()
@@ -157,4 +157,39 @@ fn another_life_names_the_same_blocks_otherwise() {
     };
     assert_eq!(names(1), names(1));
     assert!(names(1).iter().all(|name| !names(2).contains(name)));
+}
+
+#[test]
+fn what_the_device_loses_is_found_in_host_memory_and_brought_back() {
+    let config = EngineConfig { cache_tokens: 5 * 16, host_cache_tokens: 3 * 16, ..EngineConfig::default() };
+    let mut engine = Engine::new(config);
+    let mut ask = |id: u64, blocks: &str| {
+        engine.submit(at(id * 1_000), RequestId(id), job(blocks, 0)).expect("it fits");
+        let told = drain(&mut engine);
+        let admitted = std::iter::from_fn(|| engine.poll_event()).find_map(|event| match event {
+            Event::Admitted { cached_tokens, .. } => Some(cached_tokens),
+            Event::Token { .. } | Event::Preempted { .. } | Event::Finished { .. } => None,
+        });
+        let media: Vec<_> = told.iter().flat_map(|batch| &batch.events).map(medium).collect();
+        (admitted.expect("it ran"), media)
+    };
+    let (device, host) = (Some(KvMedium::Device), Some(KvMedium::Host));
+    assert_eq!(ask(1, "abcd").0, 0);
+    let (_, media) = ask(2, "efg");
+    assert_eq!(media, [device, host, device, host, device], "two lost to host memory, then three stored at once");
+    // "a" and "b" are on the device, "c" and "d" in host memory. Bringing these back takes the last free block and two of
+    // the other prompt's, and host memory has room for one of them only.
+    let (cached, media) = ask(3, "abcdx");
+    assert_eq!(cached, 4 * 16);
+    assert_eq!(media, [device, host, device, host, host, device, host, host, device, device]);
+    engine.want_truth();
+    let truth = engine.poll_truth().expect("idle");
+    assert_eq!(truth.blocks.iter().filter(|block| block.medium == KvMedium::Host).count(), 3);
+}
+
+fn medium(event: &KvEvent) -> Option<KvMedium> {
+    match event {
+        KvEvent::Stored(KvStored { medium, .. }) | KvEvent::Removed { medium, .. } => Some(*medium),
+        KvEvent::Cleared => None,
+    }
 }

@@ -10,6 +10,7 @@ mod batch;
 mod content;
 mod event;
 mod free_queue;
+mod host_tier;
 mod kv;
 mod pool;
 mod request;
@@ -17,7 +18,7 @@ mod request;
 pub use batch::{Engine, EngineConfig, Stats};
 pub use content::{BLOCK_TOKENS, BlockContent, BlockKey, Job, TOKEN_BYTES, chain, text_tokens, tokens_in};
 pub use event::{Event, Reject};
-pub use kv::{KvBatch, KvBlock, KvEvent, KvStored, KvTruth};
+pub use kv::{KvBatch, KvBlock, KvEvent, KvMedium, KvStored, KvTruth};
 pub use pool::{BlockId, BlockPool, Change};
 pub use request::RequestId;
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::content::{BlockContent, BlockKey};
 use super::free_queue::FreeQueue;
+use super::host_tier::HostTier;
 
 /// One physical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +25,11 @@ pub enum Change {
     Stored(Vec<Arc<BlockContent>>),
     /// A block was handed out again and lost this.
     Evicted(Arc<BlockContent>),
-    /// Everything was forgotten.
+    /// Host memory holds this from now on.
+    HostStored(Arc<BlockContent>),
+    /// Host memory forgot this.
+    HostEvicted(Arc<BlockContent>),
+    /// Everything was forgotten, in host memory too.
     Cleared,
 }
 
@@ -44,6 +49,7 @@ pub struct BlockPool {
     /// First copy of each cached content.
     cached: HashMap<BlockKey, BlockId>,
     evicted: u64,
+    host: HostTier,
     /// Oldest first, until somebody takes them.
     changes: Vec<Change>,
 }
@@ -52,8 +58,33 @@ impl BlockPool {
     /// A pool of `blocks` empty, free blocks.
     #[must_use]
     pub fn new(blocks: u32) -> Self {
-        let empty = vec![Block::default(); blocks as usize];
-        Self { blocks: empty, free: FreeQueue::full(blocks), cached: HashMap::new(), evicted: 0, changes: Vec::new() }
+        Self::with_host(blocks, 0)
+    }
+
+    /// A pool whose lost content goes to host memory, which keeps `host_blocks`.
+    #[must_use]
+    pub fn with_host(blocks: u32, host_blocks: u32) -> Self {
+        Self {
+            blocks: vec![Block::default(); blocks as usize],
+            free: FreeQueue::full(blocks),
+            cached: HashMap::new(),
+            evicted: 0,
+            host: HostTier::new(host_blocks),
+            changes: Vec::new(),
+        }
+    }
+
+    /// What host memory holds, once each.
+    pub fn host_contents(&self) -> impl Iterator<Item = &Arc<BlockContent>> {
+        self.host.contents()
+    }
+
+    /// How many of these blocks, from the first on, host memory holds. They count as used.
+    pub fn host_prefix(&mut self, chain: &[Arc<BlockContent>]) -> u32 {
+        let found = self.host.prefix(chain);
+        // The last one first: as on the device, the tail of a chain goes before its beginning.
+        chain[..found].iter().rev().for_each(|content| drop(self.host.put(content)));
+        found as u32
     }
 
     /// How many blocks there are.
@@ -115,6 +146,7 @@ impl BlockPool {
         }
         self.blocks.fill(Block::default());
         self.cached.clear();
+        self.host.clear();
         self.changes.push(Change::Cleared);
         true
     }
@@ -205,13 +237,20 @@ impl BlockPool {
         };
         self.evicted += 1;
         let key = content.key;
-        self.changes.push(Change::Evicted(content));
+        self.changes.push(Change::Evicted(Arc::clone(&content)));
+        self.demote(content);
         let first = self.cached[&key];
         match (first == block, next_copy) {
             (true, Some(next)) => drop(self.cached.insert(key, next)),
             (true, None) => drop(self.cached.remove(&key)),
             (false, _) => self.unlink_copy(first, block, next_copy),
         }
+    }
+
+    fn demote(&mut self, content: Arc<BlockContent>) {
+        let (is_new, gone) = self.host.put(&content);
+        self.changes.extend(gone.map(Change::HostEvicted));
+        self.changes.extend(is_new.then_some(Change::HostStored(content)));
     }
 
     fn unlink_copy(&mut self, first: BlockId, gone: BlockId, after: Option<BlockId>) {

@@ -59,14 +59,19 @@ impl Request {
     /// Takes blocks for everything known, the cached prefix included. `false`, nothing changed, when the pool is short.
     /// The last token is never taken from the cache: its output is what the request wants.
     pub(super) fn admit(&mut self, pool: &mut BlockPool) -> bool {
-        let hits = pool.lookup(&self.chain, (self.known() - 1) / self.block_tokens);
+        let most = (self.known() - 1) / self.block_tokens;
+        let hits = pool.lookup(&self.chain, most);
         let hit_blocks = u32::try_from(hits.len()).expect("bounded by the pool");
+        // What is behind the hits may be in host memory: it is brought back into new blocks.
+        let brought = pool.host_prefix(&self.chain[hits.len()..most as usize]);
         let Some(blocks) = pool.acquire(&hits, self.known().div_ceil(self.block_tokens) - hit_blocks) else {
             return false;
         };
         self.blocks = blocks;
-        self.cached_blocks = hit_blocks;
-        self.computed = hit_blocks * self.block_tokens;
+        self.cached_blocks = hit_blocks + brought;
+        self.computed = self.cached_blocks * self.block_tokens;
+        let brought = hits.len()..self.cached_blocks as usize;
+        pool.cache(&self.blocks[brought.clone()], &self.chain[brought]);
         true
     }
 

@@ -71,6 +71,9 @@ pub struct WorkerArgs {
     /// Size of its KV cache in tokens
     #[arg(long, default_value_t = 120_000, value_parser = clap::value_parser!(u64).range(16..=1 << 32))]
     pub cache_tokens: u64,
+    /// Size of its KV cache in host memory in tokens, which takes what the first one loses; 0 for none
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1 << 34))]
+    pub host_cache_tokens: u64,
     /// Tokens in a block of its KV cache
     #[arg(long, default_value_t = crate::engine::BLOCK_TOKENS, value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub block_tokens: u32,
@@ -95,6 +98,7 @@ impl WorkerArgs {
     fn engine(&self) -> EngineConfig {
         EngineConfig {
             cache_tokens: self.cache_tokens,
+            host_cache_tokens: self.host_cache_tokens,
             block_tokens: self.block_tokens,
             prefill_tokens_per_s: self.prefill_tokens_per_s,
             decode_step_us: self.decode_step_ms * 1_000,

@@ -34,6 +34,7 @@ impl Served {
             running_max: 256,
             exit_with_stdin: false,
             block_tokens: 16,
+            host_cache_tokens: 0,
             kv: KvArgs::default(),
         };
         change(&mut args);

@@ -14,7 +14,7 @@ pub(crate) fn vllm(block_tokens: u32, events: &[KvEvent]) -> Vec<u8> {
 pub(crate) fn stored_blocks(events: &[KvEvent]) -> u64 {
     let blocks = |event: &KvEvent| match event {
         KvEvent::Stored(stored) => stored.hashes.len() as u64,
-        KvEvent::Removed(_) | KvEvent::Cleared => 0,
+        KvEvent::Removed { .. } | KvEvent::Cleared => 0,
     };
     events.iter().map(blocks).sum()
 }

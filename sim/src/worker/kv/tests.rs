@@ -13,7 +13,7 @@ use proptest::strategy::ValueTree as _;
 use serde_json::Value;
 
 use super::*;
-use crate::engine::{Engine, EngineConfig, Job, KvBatch, KvEvent, KvStored, KvTruth, RequestId};
+use crate::engine::{Engine, EngineConfig, Job, KvBatch, KvEvent, KvMedium, KvStored, KvTruth, RequestId};
 
 const BLOCK: u32 = 2;
 const STEP_US: u64 = 10_000;
@@ -31,13 +31,17 @@ fn read(wire: Wire, events: &[KvEvent]) -> Decoded {
 
 fn salted(parent: Option<u64>) -> KvEvent {
     let (hashes, tokens) = (vec![u64::MAX - 1, 7], vec![1, 2, 300, 70_000]);
-    KvEvent::Stored(KvStored { hashes, parent, tokens, salt: Some("tenant".into()) })
+    KvEvent::Stored(KvStored { hashes, parent, tokens, salt: Some("tenant".into()), medium: KvMedium::Device })
+}
+
+fn removed(hash: u64) -> KvEvent {
+    KvEvent::Removed { hash, medium: KvMedium::Device }
 }
 
 #[test]
 fn every_form_of_vllm_says_what_happened() {
     for wire in [Wire::VllmMap, Wire::VllmArray] {
-        let decoded = read(wire, &[salted(None), salted(Some(5)), KvEvent::Removed(9), KvEvent::Cleared]);
+        let decoded = read(wire, &[salted(None), salted(Some(5)), removed(9), KvEvent::Cleared]);
         let [Event::Stored(first), Event::Stored(next), Event::Removed(removed), Event::Cleared] = &decoded.events[..]
         else {
             panic!("{wire:?}: {decoded:?}")
@@ -54,7 +58,7 @@ fn every_form_of_vllm_says_what_happened() {
 #[test]
 fn sglang_tells_a_page_at_a_time_with_signed_hashes_and_the_salt_at_the_end() {
     let payload = head(Wire::Sglang).encode(12.5, &[salted(None)]);
-    let decoded = read(Wire::Sglang, &[salted(None), KvEvent::Removed(u64::MAX), KvEvent::Cleared]);
+    let decoded = read(Wire::Sglang, &[salted(None), removed(u64::MAX), KvEvent::Cleared]);
     let [Event::Stored(first), Event::Stored(second), Event::Removed(removed), Event::Cleared] = &decoded.events[..]
     else {
         panic!("{decoded:?}")
@@ -98,9 +102,9 @@ fn model(event: &Event) -> Option<KvEvent> {
     match event {
         Event::Stored(stored) => stored.extra.is_empty().then(|| {
             let (hashes, tokens) = (stored.hashes.clone(), stored.tokens.clone());
-            KvEvent::Stored(KvStored { hashes, parent: stored.parent, tokens, salt: None })
+            KvEvent::Stored(KvStored { hashes, parent: stored.parent, tokens, salt: None, medium: KvMedium::Device })
         }),
-        Event::Removed(removed) => (removed.hashes.len() == 1).then(|| KvEvent::Removed(removed.hashes[0])),
+        Event::Removed(removed) => (removed.hashes.len() == 1).then(|| self::removed(removed.hashes[0])),
         Event::Cleared => Some(KvEvent::Cleared),
         Event::Unknown => None,
     }
@@ -129,9 +133,11 @@ impl Reader {
     /// Its blocks are exactly those of the truth.
     fn check(&self, truth: &KvTruth) {
         assert_eq!(self.position, truth.position);
-        assert_eq!(self.cache.blocks(Medium::Device), truth.blocks.len(), "{truth:?}");
-        let by_hash: BTreeMap<_, _> = truth.blocks.iter().map(|block| (block.hash, block)).collect();
-        for block in &truth.blocks {
+        let on = |medium| truth.blocks.iter().filter(move |block| block.medium == medium);
+        assert_eq!(self.cache.blocks(Medium::Device), on(KvMedium::Device).count(), "{truth:?}");
+        assert_eq!(self.cache.blocks(Medium::Host), on(KvMedium::Host).count(), "{truth:?}");
+        let by_hash: BTreeMap<_, _> = on(KvMedium::Device).map(|block| (block.hash, block)).collect();
+        for block in on(KvMedium::Device) {
             let mut blocks = vec![*by_hash.get(&block.hash).expect("itself")];
             while let Some(parent) = blocks[blocks.len() - 1].parent {
                 blocks.push(by_hash[&parent]);
@@ -163,9 +169,10 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 /// Runs a history, comparing at every batch; counts removals, copies and clears that were seen.
-fn history(ops: Vec<Op>, blocks: u64, wire: Wire) -> (usize, u32, usize) {
+fn history(ops: Vec<Op>, blocks: u64, host_blocks: u64, wire: Wire) -> (usize, u32, usize) {
     let config = EngineConfig {
         cache_tokens: blocks * u64::from(BLOCK),
+        host_cache_tokens: host_blocks * u64::from(BLOCK),
         block_tokens: BLOCK,
         prefill_tokens_per_s: 500,
         decode_step_us: STEP_US,
@@ -177,7 +184,7 @@ fn history(ops: Vec<Op>, blocks: u64, wire: Wire) -> (usize, u32, usize) {
     let mut watch = |engine: &mut Engine, reader: &mut Reader| {
         while let Some(batch) = engine.poll_kv() {
             reader.apply(&batch);
-            seen.0 += batch.events.iter().filter(|event| matches!(event, KvEvent::Removed(_))).count();
+            seen.0 += batch.events.iter().filter(|event| matches!(event, KvEvent::Removed { .. })).count();
             seen.2 += batch.events.iter().filter(|event| matches!(event, KvEvent::Cleared)).count();
         }
         if let Some(truth) = engine.poll_truth() {
@@ -210,9 +217,9 @@ fn history(ops: Vec<Op>, blocks: u64, wire: Wire) -> (usize, u32, usize) {
 proptest! {
     #[test]
     fn the_events_add_up_to_the_cache_at_every_position(
-        ops in prop::collection::vec(op(), 1..40), blocks in 4_u64..14, wire in 0_usize..3,
+        ops in prop::collection::vec(op(), 1..40), blocks in 4_u64..14, host in 0_u64..6, wire in 0_usize..3,
     ) {
-        history(ops, blocks, [Wire::VllmMap, Wire::VllmArray, Wire::Sglang][wire]);
+        history(ops, blocks, host, [Wire::VllmMap, Wire::VllmArray, Wire::Sglang][wire]);
     }
 }
 
@@ -223,7 +230,7 @@ fn generated_histories_evict_copy_and_clear() {
     let mut seen = (0, 0, 0);
     for _ in 0..200 {
         let ops = prop::collection::vec(op(), 20..40).new_tree(&mut runner).expect("a tree").current();
-        let (removed, copies, cleared) = history(ops, 9, Wire::VllmMap);
+        let (removed, copies, cleared) = history(ops, 9, 0, Wire::VllmMap);
         seen = (seen.0 + removed, seen.1.max(copies), seen.2 + cleared);
     }
     assert!(seen.0 > 100 && seen.1 > 1 && seen.2 > 10, "removals, copies, clears: {seen:?}");

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::engine::{KvBlock, KvTruth};
+use crate::engine::{KvBlock, KvMedium, KvTruth};
 
 /// The body. `token` names the life: two truths with the same token are positions of one stream.
 pub(in crate::worker) fn json(truth: &KvTruth, token: &str, block_tokens: u32) -> Value {
@@ -14,7 +14,10 @@ pub(in crate::worker) fn json(truth: &KvTruth, token: &str, block_tokens: u32) -
             "parent": block.parent,
             "tokens": block.content.tokens,
             "salt": block.content.salt,
-            "medium": "GPU",
+            "medium": match block.medium {
+                KvMedium::Device => "GPU",
+                KvMedium::Host => "CPU",
+            },
             "copies": block.copies,
         })
     };

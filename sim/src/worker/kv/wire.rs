@@ -7,7 +7,7 @@
 use clap::ValueEnum;
 use rmp::encode::{self, ByteBuf};
 
-use crate::engine::{KvEvent, KvStored};
+use crate::engine::{KvEvent, KvMedium, KvStored};
 
 /// Writing to memory fails never, and its error type says so.
 const INFALLIBLE: &str = "writing to memory cannot fail";
@@ -42,7 +42,7 @@ impl Head {
         encode::write_f64(&mut out.0, ts).expect(INFALLIBLE);
         let pages = |event: &KvEvent| match event {
             KvEvent::Stored(stored) if self.wire == Wire::Sglang => stored.hashes.len(),
-            KvEvent::Stored(_) | KvEvent::Removed(_) | KvEvent::Cleared => 1,
+            KvEvent::Stored(_) | KvEvent::Removed { .. } | KvEvent::Cleared => 1,
         };
         out.array(events.iter().map(pages).sum());
         for event in events {
@@ -56,6 +56,14 @@ impl Head {
         out.0.into_vec()
     }
 
+    const fn medium(&self, medium: KvMedium) -> &'static str {
+        match (medium, self.wire) {
+            (KvMedium::Device, _) => "GPU",
+            (KvMedium::Host, Wire::VllmMap | Wire::VllmArray) => "CPU",
+            (KvMedium::Host, Wire::Sglang) => "CPU_PINNED",
+        }
+    }
+
     fn map(&self, out: &mut Out, event: &KvEvent) {
         match event {
             KvEvent::Stored(stored) => {
@@ -66,17 +74,17 @@ impl Head {
                 out.named("token_ids").tokens(&stored.tokens);
                 out.named("block_size").number(u64::from(self.block_tokens));
                 out.named("lora_id").nil();
-                out.named("medium").text("GPU");
+                out.named("medium").text(self.medium(stored.medium));
                 out.named("lora_name").nil();
                 out.named("extra_keys").extra_keys(stored);
                 out.named("group_idx").number(0);
                 out.named("kv_cache_spec_kind").text("full_attention");
             }
-            KvEvent::Removed(hash) => {
+            KvEvent::Removed { hash, medium } => {
                 out.map(4);
                 out.named("type").text("BlockRemoved");
                 out.named("block_hashes").hashes(&[*hash]);
-                out.named("medium").text("GPU");
+                out.named("medium").text(self.medium(*medium));
                 out.named("group_idx").number(0);
             }
             KvEvent::Cleared => {
@@ -96,17 +104,17 @@ impl Head {
                 out.tokens(&stored.tokens);
                 out.number(u64::from(self.block_tokens));
                 out.nil();
-                out.text("GPU");
+                out.text(self.medium(stored.medium));
                 out.nil();
                 out.extra_keys(stored);
                 out.number(0);
                 out.text("full_attention");
             }
-            KvEvent::Removed(hash) => {
+            KvEvent::Removed { hash, medium } => {
                 out.array(4);
                 out.text("BlockRemoved");
                 out.hashes(&[*hash]);
-                out.text("GPU");
+                out.text(self.medium(*medium));
                 out.number(0);
             }
             KvEvent::Cleared => out.cleared(),
@@ -119,21 +127,22 @@ impl Head {
                 let mut parent = stored.parent;
                 let pages = stored.tokens.chunks(self.block_tokens as usize);
                 for (&hash, tokens) in stored.hashes.iter().zip(pages) {
-                    self.page(out, hash, parent.replace(hash), tokens, stored.salt.as_deref());
+                    self.page(out, hash, parent.replace(hash), tokens, stored);
                 }
             }
-            KvEvent::Removed(hash) => {
+            KvEvent::Removed { hash, medium } => {
                 out.array(3);
                 out.text("BlockRemoved");
                 out.array(1);
                 out.signed(*hash);
-                out.text("GPU");
+                out.text(self.medium(*medium));
             }
             KvEvent::Cleared => out.cleared(),
         }
     }
 
-    fn page(&self, out: &mut Out, hash: u64, parent: Option<u64>, tokens: &[u32], salt: Option<&str>) {
+    fn page(&self, out: &mut Out, hash: u64, parent: Option<u64>, tokens: &[u32], of: &KvStored) {
+        let salt = of.salt.as_deref();
         out.array(7 + usize::from(salt.is_some()));
         out.text("BlockStored");
         out.array(1);
@@ -145,7 +154,7 @@ impl Head {
         out.tokens(tokens);
         out.number(u64::from(self.block_tokens));
         out.nil();
-        out.text("GPU");
+        out.text(self.medium(of.medium));
         if let Some(salt) = salt {
             out.map(1);
             out.named("cache_salt").text(salt);
