@@ -172,10 +172,6 @@ impl FeedLog {
         }
     }
 
-    pub(crate) fn held(&self) -> usize {
-        self.held.len()
-    }
-
     /// The first held op behind `key`; what is not behind it is of no use any more.
     pub(crate) fn next_held(&mut self, key: Option<&StoredKey>) -> Option<Arc<StoredOp>> {
         while let Some(entry) = self.held.first_entry() {

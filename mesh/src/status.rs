@@ -88,6 +88,9 @@ pub struct PeerStatus {
     pub vector: Option<String>,
     /// Ops it has applied that this node has not.
     pub lag_ops: Option<u64>,
+    /// Feeds of which it has a later state than this node.
+    #[serde(default)]
+    pub lag_feeds: Option<u64>,
     /// Ops this node has applied that it had not at its last exchange.
     pub their_lag_ops: Option<u64>,
     /// Of those, the ones it had received and held at that exchange: nobody needs to send them again.

@@ -54,10 +54,9 @@ impl Node {
         self.logs.values().map(|log| log.bytes_of(settled)).sum()
     }
 
-    /// Ops received and held, of lives and of feeds.
+    /// Ops of lives received and held.
     pub(super) fn ops_held(&self) -> u64 {
-        let lives = self.logs.values().map(|log| log.held() as u64);
-        lives.chain(self.feeds.values().map(|log| log.held() as u64)).sum()
+        self.logs.values().map(|log| log.held() as u64).sum()
     }
 
     /// Whether an op was received and waits to be applied.
@@ -115,10 +114,10 @@ impl Node {
             let (feed_ms, feeds) = self.feeds_lacking(now, peer);
             status.lag_ms = Some(self.lag_ms(now, peer).max(feed_ms));
             status.their_lag_ms = Some(self.their_lag_ms(heard, peer));
-            let lag: u64 =
-                peer.known.iter().map(|(life, head)| head.seq.saturating_sub(self.vector.head(*life).seq)).sum();
+            let lag = peer.known.iter().map(|(life, head)| head.seq.saturating_sub(self.vector.head(*life).seq)).sum();
             let theirs = self.vector.lives().map(|(life, head)| head.seq.saturating_sub(peer.seq(life))).sum();
-            status.lag_ops = Some(lag + feeds);
+            status.lag_ops = Some(lag);
+            status.lag_feeds = Some(feeds);
             status.their_lag_ops = Some(theirs);
             status.their_held_ops = Some(peer.held);
         }

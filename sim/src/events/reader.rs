@@ -2,12 +2,9 @@
 //!
 //! Not here: sockets.
 
-use std::sync::Arc;
-
 use covey_crdt::hash::HashKey;
 use covey_crdt::id::ModelName;
-use covey_crdt::keyspace::{Keyspace, Unit};
-use covey_gateway_plugin::ingest::{EngineCache, decode};
+use covey_gateway_plugin::ingest::{CacheRules, EngineCache, decode};
 
 /// What one engine is believed to hold.
 #[derive(Clone, Debug)]
@@ -18,14 +15,11 @@ pub struct Reader {
 
 impl Reader {
     /// Nothing yet.
-    ///
-    /// # Panics
-    /// When no keyspace has blocks of so many tokens.
     #[must_use]
     pub fn new(block_tokens: u32) -> Self {
         let model = ModelName::new("demo").expect("a name");
-        let keyspace = Keyspace::new(model, Unit::Tokens, block_tokens, HashKey::ZERO.id()).expect("a block size");
-        Self { cache: EngineCache::new(Arc::new(keyspace), HashKey::ZERO), block_tokens }
+        let rules = CacheRules { block_tokens: Some(block_tokens), ..CacheRules::default() };
+        Self { cache: EngineCache::new(model, HashKey::ZERO, rules), block_tokens }
     }
 
     /// Reads the payload of the next batch.

@@ -1,6 +1,8 @@
 //! I1: equal clean vectors ⇒ equal state and digest. (That a digest equals one computed anew is
 //! checked by the world at every node.)
 
+use std::collections::BTreeMap;
+
 use super::{View, Violation};
 use crate::oracle::Oracle;
 
@@ -17,7 +19,7 @@ pub(super) fn check(views: &[View], oracle: &Oracle) -> Vec<Violation> {
                 let what = format!("{} and {} have one digest and different states", one.name, other.name);
                 found.push(Violation::new("I1", what));
             }
-            if one.vector != other.vector {
+            if one.vector != other.vector || !same_feeds(one, other) {
                 continue;
             }
             if one.digest != other.digest {
@@ -31,6 +33,13 @@ pub(super) fn check(views: &[View], oracle: &Oracle) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// Whether both are equally far in every worker's events.
+fn same_feeds(one: &View, other: &View) -> bool {
+    let keys = |view: &View| view.state.feeds.iter().map(|(worker, feed)| (worker.clone(), feed.key.clone())).collect();
+    let (one, other): (BTreeMap<_, _>, BTreeMap<_, _>) = (keys(one), keys(other));
+    one == other
 }
 
 #[cfg(test)]

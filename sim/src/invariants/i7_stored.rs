@@ -31,10 +31,7 @@ pub struct Told<'a>(BTreeMap<WorkerId, Vec<(Token, &'a Cache)>>);
 
 impl<'a> Told<'a> {
     /// What engines held.
-    pub fn new(
-        engines: impl Iterator<Item = (WorkerId, &'a [Cache])>,
-        token: impl Fn(usize, u64) -> Token,
-    ) -> Self {
+    pub fn new(engines: impl Iterator<Item = (WorkerId, &'a [Cache])>, token: impl Fn(usize, u64) -> Token) -> Self {
         let named = |(nth, (worker, lives)): (usize, (WorkerId, &'a [Cache]))| {
             (worker, lives.iter().map(|cache| (token(nth, cache.token), cache)).collect())
         };
@@ -49,13 +46,30 @@ impl<'a> Told<'a> {
     }
 }
 
+/// In what blocks differ from what each life of the engine held then, for people.
+fn differences(worker: &WorkerId, position: u64, blocks: &BTreeSet<BlockHash>, told: &Told<'_>) -> String {
+    let lives = told.0.get(worker).map_or(&[][..], Vec::as_slice).iter().enumerate();
+    let each = lives.map(|(nth, (token, cache))| match cache.at(position) {
+        None => format!("life {nth} ({token:?}) is at {}", cache.position()),
+        Some(truth) => {
+            let (lacking, extra) = (truth.difference(blocks).count(), blocks.difference(truth).count());
+            format!("of life {nth} ({token:?}) it lacks {lacking} and has {extra} more")
+        }
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
 /// Looks at a replica's feeds.
 pub(super) fn check(view: &View, told: &Told<'_>) -> Vec<Violation> {
     let wrong = view.state.feeds.iter().filter(|(worker, feed)| feed.is_last && !is_true(worker, feed, told));
     wrong
         .map(|(worker, feed)| {
             let at = (&feed.key, feed.is_complete);
-            let what = format!("{}: {worker}'s feed of {} blocks at {at:?} is no state of its cache", view.name, feed.blocks());
+            let held = feed.lanes().values().flat_map(|set| set.blocks().iter().copied()).collect();
+            let differs = differences(worker, feed.key.position, &held, told);
+            let (name, blocks) = (&view.name, feed.blocks());
+            let what =
+                format!("{name}: {worker}'s feed of {blocks} blocks at {at:?} is no state of its cache: {differs}");
             Violation::new("I7", what)
         })
         .collect()
@@ -69,11 +83,14 @@ fn is_true(worker: &WorkerId, feed: &FeedState, told: &Told<'_>) -> bool {
 
 /// Looks at what ingesters claim.
 pub(super) fn check_known(known: &[Known], told: &Told<'_>) -> Vec<Violation> {
-    let wrong = known.iter().filter(|known| !told.states(&known.worker, known.key.position).any(|truth| *truth == known.blocks));
+    let wrong = known
+        .iter()
+        .filter(|known| !told.states(&known.worker, known.key.position).any(|truth| *truth == known.blocks));
     wrong
         .map(|known| {
             let (name, worker, key) = (&known.name, &known.worker, &known.key);
-            Violation::new("I7", format!("{name} says it knows {worker} exactly at {key:?}, and does not"))
+            let differs = differences(worker, key.position, &known.blocks, told);
+            Violation::new("I7", format!("{name} says it knows {worker} exactly at {key:?}, and does not: {differs}"))
         })
         .collect()
 }
@@ -108,7 +125,8 @@ mod tests {
             position,
             part: 0,
         };
-        let lane = StoredLane { keyspace: keyspace(), lane: LaneId::PLAIN, added: blocks.collect(), removed: Vec::new() };
+        let lane =
+            StoredLane { keyspace: keyspace(), lane: LaneId::PLAIN, added: blocks.collect(), removed: Vec::new() };
         let worker = made::worker(0);
         let op = StoredOp { worker: worker.clone(), key, begins: true, is_last: true, is_complete, lanes: vec![lane] };
         view.state.feeds.insert(worker, FeedState::begun(&op));

@@ -3,7 +3,7 @@
 use covey_crdt::id::LifeId;
 use covey_crdt::limits::LIVES_MAX;
 use covey_crdt::op::{Op, Touch};
-use covey_mesh::limits::{HELD_OPS_MAX, LOG_BYTES_MAX, PULL_BYTES_MAX};
+use covey_mesh::limits::{FEED_LOG_BYTES_MAX, HELD_OPS_MAX, LOG_BYTES_MAX, PULL_BYTES_MAX};
 use covey_mesh::node::Node;
 use covey_mesh::status::Status;
 
@@ -35,7 +35,7 @@ fn check_sizes(name: &str, status: &Status, over_bound: u64) -> Vec<Violation> {
         }
     };
     bound("held ops", status.ops_held, HELD_OPS_MAX as u64);
-    bound("retained log bytes", status.log_bytes, LOG_BYTES_MAX as u64);
+    bound("retained log bytes", status.log_bytes, (LOG_BYTES_MAX + FEED_LOG_BYTES_MAX) as u64);
     bound("lives", status.lives, 2 * LIVES_MAX as u64);
     bound("refusals at a bound of replicated state", over_bound, 0);
     found
@@ -90,10 +90,14 @@ mod tests {
 
     #[test]
     fn every_size_above_its_bound_is_found() {
-        let sound = Status { ops_held: HELD_OPS_MAX as u64, log_bytes: LOG_BYTES_MAX as u64, ..Status::default() };
+        let sound = Status {
+            ops_held: HELD_OPS_MAX as u64,
+            log_bytes: (LOG_BYTES_MAX + FEED_LOG_BYTES_MAX) as u64,
+            ..Status::default()
+        };
         assert_eq!(check_sizes("gw-0", &sound, 0), []);
         let held = Status { ops_held: HELD_OPS_MAX as u64 + 1, ..sound.clone() };
-        let log = Status { log_bytes: LOG_BYTES_MAX as u64 + 1, ..sound.clone() };
+        let log = Status { log_bytes: (LOG_BYTES_MAX + FEED_LOG_BYTES_MAX) as u64 + 1, ..sound.clone() };
         let lives = Status { lives: 2 * LIVES_MAX as u64 + 1, ..sound.clone() };
         for (status, over_bound) in [(held, 0), (log, 0), (lives, 0), (sound, 1)] {
             assert_eq!(check_sizes("gw-0", &status, over_bound).len(), 1, "{status:?}");

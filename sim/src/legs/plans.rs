@@ -95,6 +95,7 @@ fn base(size: Size, faults_ms: u64, events: Vec<Event>) -> Plan {
             handshake_delays: 3,
             in_order: true,
         },
+        feeds: None,
         turn_blocks: 16,
         end_us: None,
     }

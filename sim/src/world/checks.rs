@@ -57,9 +57,18 @@ impl World {
         let mut digests = BTreeMap::new();
         let clean = |node: &&Node| node.phase() == Phase::Clean;
         for node in self.slots.iter().filter_map(|slot| slot.node.as_ref()).filter(clean) {
-            let digest = node.replica().digest();
-            if *digests.entry(node.vector().hash()).or_insert(digest) != digest {
-                let what = format!("{:?} and another have equal clean vectors and different digests", node.life());
+            let (vector, digest) = (node.vector().hash(), node.replica().digest());
+            let other = *digests.entry(vector).or_insert(node);
+            if other.replica().digest() != digest {
+                let feeds = node.replica().feeds().filter(|(worker, feed)| {
+                    let theirs = other.replica().feed(worker);
+                    theirs.is_none_or(|theirs| theirs.digest(worker) != feed.digest(worker))
+                });
+                let feeds: Vec<String> = feeds.map(|(worker, feed)| format!("{worker} at {:?}", feed.key)).collect();
+                let (one, two) = (other.life(), node.life());
+                let what = format!(
+                    "{one:?} and {two:?} have equal clean vectors and different digests; feeds that differ: {feeds:?}"
+                );
                 self.outcome.violations.push(Violation::new("I1", what));
             }
         }
@@ -88,7 +97,7 @@ impl World {
             }
         }
         self.look_for_marks(&views);
-        let (known, told) = self.told();
+        let (known, told) = self.known_and_told();
         let mut found = invariants::check(&views, &self.oracle, &told);
         found.extend(invariants::check_known(&known, &told));
         self.outcome.violations.extend(found);

@@ -241,7 +241,10 @@ impl World {
 
     /// I8, at every live node whose state is among the views.
     pub(super) fn check_lookups(&mut self, views: &[View]) {
-        let queries = self.gauges.queries();
+        let mut queries = self.gauges.queries();
+        if let Some(streams) = &mut self.kv_streams {
+            queries.extend((0..QUERIES).map(|_| (crate::caches::keyspace(), streams.asked_chain())));
+        }
         for slot in &mut self.slots {
             let (Some(node), Some(lookups)) = (&slot.node, &mut slot.lookups) else { continue };
             let same = |view: &&View| view.digest == node.replica().digest();

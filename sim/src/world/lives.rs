@@ -68,7 +68,7 @@ impl World {
         node.set_knobs(self.plan.knobs);
         state.node = Some(node);
         self.who[slot] = Some(life);
-        for worker in 0..if self.streams.is_some() { self.engines.len() } else { 0 } {
+        for worker in 0..if self.kv_streams.is_some() { self.engines.len() } else { 0 } {
             let worker = self.traffic.worker(worker);
             self.handle(slot, Input::Local(Local::Ingests { worker, can: true }));
         }

@@ -157,7 +157,7 @@ pub struct World {
     ghosts: BTreeSet<(usize, LifeId)>,
     engines: Vec<Engine>,
     /// Engines' events, where the plan has them.
-    streams: Option<Streams>,
+    kv_streams: Option<Streams>,
     calm: bool,
     /// When it converged, when it was last seen so, in microseconds.
     quiet: Option<calm::Quiet>,
@@ -211,7 +211,7 @@ impl World {
             draws: Draws::new(seed),
             ghosts: BTreeSet::new(),
             engines: vec![engine; plan.workers],
-            streams: plan.feeds.map(|feeds| Streams::new(seed, plan.workers, feeds)),
+            kv_streams: plan.feeds.map(|feeds| Streams::new(seed, plan.workers, feeds)),
             calm: false,
             quiet: None,
             measuring: false,
@@ -240,7 +240,7 @@ impl World {
         for nth in 0..world.plan.slow.len() {
             world.next_in(world.plan.slow[nth].every_ms * 1_000, Next::Stall { nth });
         }
-        for worker in 0..if world.streams.is_some() { world.plan.workers } else { 0 } {
+        for worker in 0..if world.kv_streams.is_some() { world.plan.workers } else { 0 } {
             world.at(60_000 + 7_000 * worker as u64, Event::Engine { worker });
         }
         world.at(50_000, Event::Request);

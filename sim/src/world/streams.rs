@@ -12,7 +12,9 @@ use bytes::Bytes;
 use covey_crdt::change::{Change, FeedView};
 use covey_crdt::hash::HashKey;
 use covey_crdt::id::{Incarnation, LifeId, ModelName, WorkerId};
-use covey_gateway_plugin::ingest::intake::{Arrival, Batch, Input as In, Intake, IntakeConfig, Output as Out, Phase, ReplayEnd};
+use covey_gateway_plugin::ingest::intake::{
+    Arrival, Batch, Input as In, Intake, IntakeConfig, Output as Out, Phase, ReplayEnd,
+};
 use covey_gateway_plugin::ingest::{CacheRules, Event as KvEvent};
 use covey_mesh::feed::{FeedReport, FeedState, Role};
 use covey_mesh::input::{Input, Local};
@@ -56,6 +58,29 @@ pub(super) enum Doing {
     Report,
 }
 
+impl Doing {
+    /// The word for it in traces.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Message(_) => "message",
+            Self::Replayed { .. } => "replayed",
+            Self::ReplayEnded { .. } => "replay-ended",
+            Self::Lost => "lost",
+            Self::Timer => "timer",
+            Self::Report => "report",
+        }
+    }
+
+    /// The number of the batch it carries.
+    pub(super) fn seq(&self) -> Option<u64> {
+        match self {
+            Self::Message(batch) | Self::Replayed { batch, .. } => Some(batch.seq),
+            Self::Connect | Self::ReplayEnded { .. } | Self::Lost | Self::Timer | Self::Report => None,
+        }
+    }
+}
+
 /// Something for an intake at a moment.
 #[derive(Clone, Debug)]
 pub(super) struct FeedEvent {
@@ -83,6 +108,7 @@ pub(super) struct Streams {
     epochs: u64,
     draw: Stream,
     chances: Stream,
+    asks: Stream,
 }
 
 impl Streams {
@@ -95,6 +121,7 @@ impl Streams {
             epochs: 0,
             draw: Stream::new(seed, "engine steps"),
             chances: Stream::new(seed, "streams"),
+            asks: Stream::new(seed, "stream asks"),
             plan,
         }
     }
@@ -102,6 +129,11 @@ impl Streams {
     /// A chain that engines may hold, for placements that bridge their events.
     pub(super) fn any_chain(&mut self) -> Vec<covey_crdt::hash::BlockHash> {
         any_chain(&mut self.draw)
+    }
+
+    /// A chain to look up.
+    pub(super) fn asked_chain(&mut self) -> Vec<covey_crdt::hash::BlockHash> {
+        any_chain(&mut self.asks)
     }
 
     fn arrives(&mut self, now_us: u64, node: usize, worker: usize) -> u64 {
@@ -120,7 +152,7 @@ fn batch(seq: u64, life: u64, events: &[KvEvent]) -> Box<Batch> {
 impl World {
     /// An engine's scheduler steps.
     pub(super) fn engine_step(&mut self, worker: usize) {
-        let Some(streams) = &mut self.streams else { return };
+        let Some(streams) = &mut self.kv_streams else { return };
         if self.calm {
             return;
         }
@@ -129,8 +161,12 @@ impl World {
         let cache = streams.engines[worker].last_mut().expect("an engine has a life");
         let (seq, events) = cache.step(&mut streams.draw);
         let life = streams.engines[worker].len() as u64;
-        let readers: Vec<usize> =
-            streams.readings.iter().filter(|((_, of), r)| *of == worker && r.connected).map(|((node, _), _)| *node).collect();
+        let readers: Vec<usize> = streams
+            .readings
+            .iter()
+            .filter(|((_, of), r)| *of == worker && r.connected)
+            .map(|((node, _), _)| *node)
+            .collect();
         let mut deliveries = Vec::new();
         for node in readers {
             if streams.chances.chance(streams.plan.loss) {
@@ -151,11 +187,12 @@ impl World {
     /// The engine behind a worker is another process now.
     pub(super) fn engine_restarts(&mut self, worker: usize) {
         let token = *self.engines[worker].tokens.last().expect("it has had a token");
-        let Some(streams) = &mut self.streams else { return };
+        let Some(streams) = &mut self.kv_streams else { return };
         let nth = streams.engines[worker].len() as u64;
         let life = (worker as u64 + 1) << 16 | nth;
         streams.engines[worker].push(Cache::new(token, life, streams.plan.copies as usize, streams.plan.kept as usize));
-        let readers: Vec<usize> = streams.readings.keys().filter(|(_, of)| *of == worker).map(|(node, _)| *node).collect();
+        let readers: Vec<usize> =
+            streams.readings.keys().filter(|(_, of)| *of == worker).map(|(node, _)| *node).collect();
         for node in readers {
             let us = self.draws.faults.below(20_000);
             self.feed_at(self.now_us + us, node, worker, Doing::Lost);
@@ -169,7 +206,9 @@ impl World {
 
     fn feed_at(&mut self, at_us: u64, node: usize, worker: usize, doing: Doing) {
         let Some(life) = self.who[node] else { return };
-        let Some(reading) = self.streams.as_ref().and_then(|streams| streams.readings.get(&(node, worker))) else { return };
+        let Some(reading) = self.kv_streams.as_ref().and_then(|streams| streams.readings.get(&(node, worker))) else {
+            return;
+        };
         let event = FeedEvent { node, life, worker, epoch: reading.epoch, doing };
         self.at(at_us, Event::Feed(Box::new(event)));
     }
@@ -185,7 +224,7 @@ impl World {
             return self.after(20_000, Event::Feed(Box::new(event)));
         }
         let (mono, now_us) = (self.mono(node), self.now_us);
-        let Some(streams) = &mut self.streams else { return };
+        let Some(streams) = &mut self.kv_streams else { return };
         let Some(reading) = streams.readings.get_mut(&(node, worker)) else { return };
         let is_void = reading.epoch != epoch && !matches!(doing, Doing::Timer | Doing::Report);
         if is_void {
@@ -222,7 +261,7 @@ impl World {
     }
 
     fn reconnect(&mut self, node: usize, worker: usize) {
-        let Some(streams) = &mut self.streams else { return };
+        let Some(streams) = &mut self.kv_streams else { return };
         streams.epochs += 1;
         let wait_us = streams.chances.between(RETRY_US.0, RETRY_US.1);
         if let Some(reading) = streams.readings.get_mut(&(node, worker)) {
@@ -233,7 +272,9 @@ impl World {
 
     fn report_feed(&mut self, node: usize, worker: usize) {
         let now = self.mono(node);
-        let Some(reading) = self.streams.as_ref().and_then(|streams| streams.readings.get(&(node, worker))) else { return };
+        let Some(reading) = self.kv_streams.as_ref().and_then(|streams| streams.readings.get(&(node, worker))) else {
+            return;
+        };
         let state = reading.intake.state();
         let report = FeedReport {
             state: match state.phase {
@@ -254,7 +295,7 @@ impl World {
     /// Does what an intake wants.
     fn pump_intake(&mut self, node: usize, worker: usize) {
         loop {
-            let streams = self.streams.as_mut().expect("an intake is pumped where there are streams");
+            let streams = self.kv_streams.as_mut().expect("an intake is pumped where there are streams");
             let Some(reading) = streams.readings.get_mut(&(node, worker)) else { return };
             let Some(output) = reading.intake.poll_output() else { break };
             let id = self.traffic.worker(worker);
@@ -270,7 +311,7 @@ impl World {
             }
         }
         let (now_us, zero_us) = (self.now_us, self.slots[node].mono_zero_us);
-        let streams = self.streams.as_mut().expect("looked at above");
+        let streams = self.kv_streams.as_mut().expect("looked at above");
         let Some(reading) = streams.readings.get_mut(&(node, worker)) else { return };
         let due = reading.intake.next_deadline().map(|due| (zero_us + due.us).max(now_us + 1));
         if let Some(due) = due.filter(|due| reading.timer_us.is_none_or(|timer| timer > *due)) {
@@ -282,7 +323,7 @@ impl World {
     /// An engine answers a replay: whole, cut short, or not at all.
     fn replay(&mut self, node: usize, worker: usize, ask: u64, from: u64) {
         let (now_us, calm) = (self.now_us, self.calm);
-        let Some(streams) = &mut self.streams else { return };
+        let Some(streams) = &mut self.kv_streams else { return };
         let faulty = |chance: f64, chances: &mut Stream| !calm && chances.chance(chance);
         if faulty(streams.plan.replay_lost, &mut streams.chances) {
             return;
@@ -307,15 +348,17 @@ impl World {
 
     /// What nodes said of feeds during this event.
     pub(super) fn tend_streams(&mut self) {
-        while let Some((node, task)) = self.streams.as_mut().and_then(|streams| {
-            if streams.todo.is_empty() { None } else { Some(streams.todo.remove(0)) }
-        }) {
+        while let Some((node, task)) = self
+            .kv_streams
+            .as_mut()
+            .and_then(|streams| if streams.todo.is_empty() { None } else { Some(streams.todo.remove(0)) })
+        {
             self.feed_task(node, task);
         }
     }
 
     pub(super) fn note_feed_change(&mut self, node: usize, change: &Change) {
-        let Some(streams) = &mut self.streams else { return };
+        let Some(streams) = &mut self.kv_streams else { return };
         match change {
             Change::Feed { worker, feed } => streams.todo.push((node, Task::Feed(worker.clone(), feed.clone()))),
             Change::Worker(view) => {
@@ -332,7 +375,7 @@ impl World {
     }
 
     pub(super) fn note_feed_order(&mut self, node: usize, order: FeedOrder) {
-        if let Some(streams) = &mut self.streams {
+        if let Some(streams) = &mut self.kv_streams {
             streams.todo.push((node, Task::Order(order)));
         }
     }
@@ -348,7 +391,7 @@ impl World {
             Task::Incarnation(worker, incarnation) => (worker, In::Incarnation(incarnation)),
         };
         let Some(nth) = self.worker_number(&worker) else { return };
-        let Some(streams) = &mut self.streams else { return };
+        let Some(streams) = &mut self.kv_streams else { return };
         if let Some(reading) = streams.readings.get_mut(&(node, nth)) {
             reading.intake.handle(mono, input);
             self.pump_intake(node, nth);
@@ -361,7 +404,7 @@ impl World {
 
     fn export(&mut self, node: usize, to: LifeId, worker: WorkerId) {
         let Some(nth) = self.worker_number(&worker) else { return };
-        let reading = self.streams.as_ref().and_then(|streams| streams.readings.get(&(node, nth)));
+        let reading = self.kv_streams.as_ref().and_then(|streams| streams.readings.get(&(node, nth)));
         let state = reading.and_then(|reading| reading.intake.export()).map(Bytes::from);
         if state.is_some() {
             self.mark(marks::HAND_OFF);
@@ -373,7 +416,7 @@ impl World {
     fn set_reading(&mut self, node: usize, worker: &WorkerId, role: Role) {
         let (Some(nth), Some(life)) = (self.worker_number(worker), self.who[node]) else { return };
         let mono = self.mono(node);
-        let Some(streams) = &mut self.streams else { return };
+        let Some(streams) = &mut self.kv_streams else { return };
         if !role.ingests() {
             streams.readings.remove(&(node, nth));
             return;
@@ -398,7 +441,7 @@ impl World {
         let replica = self.slots[node].node.as_ref().map(covey_mesh::node::Node::replica);
         let record = replica.and_then(|replica| replica.record(worker)).map(|record| record.incarnation.clone());
         let feed = replica.and_then(|replica| replica.feed(worker)).map(FeedView::of);
-        if let Some(reading) = self.streams.as_mut().and_then(|streams| streams.readings.get_mut(&(node, nth))) {
+        if let Some(reading) = self.kv_streams.as_mut().and_then(|streams| streams.readings.get_mut(&(node, nth))) {
             if let Some(incarnation) = record {
                 reading.intake.handle(mono, In::Incarnation(incarnation));
             }
@@ -411,19 +454,19 @@ impl World {
 
     /// A node is gone, and its intakes with it.
     pub(super) fn drop_readings(&mut self, node: usize) {
-        if let Some(streams) = &mut self.streams {
+        if let Some(streams) = &mut self.kv_streams {
             streams.readings.retain(|(of, _), _| *of != node);
             streams.todo.retain(|(of, _)| *of != node);
         }
     }
 
     /// What each intake claims to know, and what engines really held.
-    pub(super) fn told(&self) -> (Vec<Known>, Told) {
-        let Some(streams) = &self.streams else { return (Vec::new(), Told::default()) };
+    pub(super) fn known_and_told(&self) -> (Vec<Known>, Told<'_>) {
+        let Some(streams) = &self.kv_streams else { return (Vec::new(), Told::default()) };
         let known = streams.readings.iter().filter(|(_, reading)| reading.intake.state().phase == Phase::Exact);
         let known = known.filter_map(|((node, worker), reading)| {
             let key = reading.intake.key()?;
-            let blocks: BTreeSet<_> = reading.intake.cache().contents().into_iter().flat_map(|net| net.came).collect();
+            let blocks: BTreeSet<_> = reading.intake.cache().contents().into_iter().flat_map(|net| net.added).collect();
             Some(Known { name: self.slots[*node].name.to_string(), worker: self.traffic.worker(*worker), key, blocks })
         });
         let told = (0..self.engines.len()).map(|nth| (self.traffic.worker(nth), &streams.engines[nth][..]));
@@ -432,7 +475,7 @@ impl World {
 
     /// How far every engine's events must have come everywhere once all is calm; empty when they have.
     pub(super) fn feeds_unequal(&self) -> String {
-        let Some(streams) = &self.streams else { return String::new() };
+        let Some(streams) = &self.kv_streams else { return String::new() };
         for (worker, engine) in self.engines.iter().enumerate() {
             let cache = streams.engines[worker].last().expect("an engine has a life");
             let id = self.traffic.worker(worker);

@@ -67,6 +67,11 @@ impl World {
                 let worker = self.traffic.worker(answer.worker).to_string();
                 ("answer", Some(answer.node), json!({ "worker": worker, "token": answer.token.as_str() }))
             }
+            Event::Engine { worker } => ("engine", None, json!({ "worker": self.traffic.worker(*worker).to_string() })),
+            Event::Feed(feed) => {
+                let (worker, what) = (self.traffic.worker(feed.worker).to_string(), feed.doing.name());
+                ("kv-event", Some(feed.node), json!({ "worker": worker, "what": what, "seq": feed.doing.seq() }))
+            }
             Event::Load { node } => ("load", Some(*node), nothing),
             Event::Check { .. } => ("check", None, nothing),
             Event::Calm => ("calm", None, nothing),
