@@ -116,6 +116,9 @@ pub const EXPIRY_MS: u64 = 5_000;
 /// An ingester's op that the feed's publisher did not publish within this time is published by whoever has it, in
 /// milliseconds.
 pub const TAKEOVER_MS: u64 = 300;
+/// An ingester's op that cannot be applied for this long, because what lies before it died with whoever had it, makes the
+/// ingester open a generation, in milliseconds.
+pub const FEED_STUCK_MS: u64 = 2_000;
 /// A gateway owns no feed before it has been clean and reachable for this long, in milliseconds: who flaps owns nothing.
 pub const SETTLE_MS: u64 = 3_000;
 /// Who loses a feed goes on ingesting it for this long, in milliseconds, so that its successor has somebody to ask.

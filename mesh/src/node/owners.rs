@@ -20,7 +20,7 @@ use covey_crdt::stamp::{Hlc, Rank, Stamp};
 use super::Node;
 use crate::blob::BlobKind;
 use crate::feed::{FeedReport, FeedState, Role};
-use crate::limits::{BRIDGE_MS, EXCHANGE_MS, FEED_STARTS, LINGER_MS, SETTLE_MS, TAKEOVER_MS};
+use crate::limits::{BRIDGE_MS, EXCHANGE_MS, FEED_STARTS, FEED_STUCK_MS, LINGER_MS, SETTLE_MS, TAKEOVER_MS};
 use crate::note::{ClockState, Note};
 use crate::output::{FeedOrder, Output};
 use crate::ownership::first_two;
@@ -170,6 +170,14 @@ impl Node {
         for worker in due {
             if self.publish_feed(&worker) {
                 self.note(Note::TakenOver { worker });
+                continue;
+            }
+            // What lies between was made by somebody who died before it was out, and handed on: nobody can make it again.
+            let log = self.feeds.get_mut(&worker).expect("it has ops");
+            let waits = log.unpublished().map(|(_, made)| *made);
+            if waits.is_some_and(|made| self.now.since_ms(made) >= FEED_STUCK_MS) {
+                log.clear_outbox();
+                self.outbox.push_back(Output::Feed(FeedOrder::Restart { worker }));
             }
         }
     }

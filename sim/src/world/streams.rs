@@ -473,6 +473,19 @@ impl World {
         (known.collect(), Told::new(told, |worker, token| self.traffic.token(worker, token)))
     }
 
+    /// Who reads a worker's events, as what, and how far.
+    fn readers_of(&self, worker: usize) -> Vec<String> {
+        let id = self.traffic.worker(worker);
+        let readings = self.kv_streams.iter().flat_map(|streams| &streams.readings).filter(|((_, of), _)| *of == worker);
+        let told = readings.map(|((node, _), reading)| {
+            let (slot, intake) = (&self.slots[*node], &reading.intake);
+            let role = slot.node.as_ref().map_or(Role::Off, |node| node.feed_role(&id));
+            let (phase, key) = (intake.state().phase, intake.key().map(|key| (key.generation, key.position)));
+            format!("{} {role:?} {phase:?} {key:?}", slot.name)
+        });
+        told.collect()
+    }
+
     /// How far every engine's events must have come everywhere once all is calm; empty when they have.
     pub(super) fn feeds_unequal(&self) -> String {
         let Some(streams) = &self.kv_streams else { return String::new() };
@@ -488,7 +501,9 @@ impl World {
                 let feed = node.replica().feed(&id);
                 if feed.is_none_or(|feed| feed.key.position != cache.position() || !feed.is_last) {
                     let at = feed.map(|feed| (feed.key.generation, feed.key.position, feed.is_last));
-                    return format!("{} has {id}'s feed at {at:?}, the engine is at {}", slot.name, cache.position());
+                    let readers = self.readers_of(worker);
+                    let (name, is) = (&slot.name, cache.position());
+                    return format!("{name} has {id}'s feed at {at:?}, the engine is at {is}; its readers: {readers:?}");
                 }
                 let truth = cache.at(cache.position()).expect("where it is");
                 let key = (keyspace(), covey_crdt::lane::LaneId::PLAIN);

@@ -179,6 +179,27 @@ fn two_states_under_one_key_are_named_and_the_publisher_begins_anew() {
 }
 
 #[test]
+fn an_op_whose_predecessors_died_with_their_maker_makes_its_ingester_open_a_generation() {
+    let mut net = mesh(&["a", "b", "c"]);
+    let publisher = with(&net, Role::Publisher)[0];
+    read(&mut net, 0);
+    net.run(50);
+    // The publisher read on to batch 4, handed its state over, and died before anything was out.
+    let late = op(&net, 5);
+    net.input(publisher, Input::Local(Local::Ingested(Box::new(late))));
+    net.run(1_900);
+    assert!(!net.orders[publisher].contains(&FeedOrder::Restart { worker: worker() }), "it may still come");
+    net.run(300);
+    assert!(net.orders[publisher].contains(&FeedOrder::Restart { worker: worker() }));
+    let mut begun = op(&net, 6);
+    (begun.begins, begun.key.generation) = (true, Generation::default().next(net.life(publisher)));
+    begun.lanes[0].removed.clear();
+    net.input(publisher, Input::Local(Local::Ingested(Box::new(begun))));
+    net.run(50);
+    assert!((0..3).all(|nth| position(&net, nth) == Some(6)));
+}
+
+#[test]
 fn who_loses_a_feed_lingers_and_who_is_new_waits() {
     let mut net = mesh(&["a", "b"]);
     let joiner = net.add(config("c"));
