@@ -11,6 +11,7 @@ mod cache;
 pub mod capture;
 mod decode;
 mod event;
+pub mod intake;
 mod msgpack;
 pub mod zmtp;
 
