@@ -216,7 +216,7 @@ fn a_report_of_reuse_is_no_copy_once_the_engine_shows_that_it_makes_them() {
     let changed = cache.apply(&[first.clone(), stored(&[12], Some(11), &prompt[4..])]);
     assert_eq!(sizes(&changed), net(1, 2), "the doubtful copies of the other prompt never were");
     assert_eq!(prefix(&cache, prompt), 3);
-    let _ = cache.apply(&[first.clone()]);
+    let _ = cache.apply(std::slice::from_ref(&first));
     let _ = cache.apply(&[first, removed(10)]);
     assert_eq!(prefix(&cache, prompt), 0, "repeats count for nothing from now on");
 }

@@ -250,6 +250,6 @@ fn frames_are_read_from_the_right() {
     assert_eq!(read_frames(&[seq.clone(), payload]), batch);
     assert_eq!(read_frames(&[Bytes::new(), end.clone(), Bytes::new()]), Ok(Numbered::End));
     assert_eq!(read_frames(&[Bytes::new(), Bytes::new(), end, Bytes::new()]), Ok(Numbered::End));
-    assert_eq!(read_frames(&[seq.clone()]), Err(RefuseMessage::Frames));
+    assert_eq!(read_frames(std::slice::from_ref(&seq)), Err(RefuseMessage::Frames));
     assert_eq!(read_frames(&["kv".into(), seq]), Err(RefuseMessage::Number));
 }
