@@ -111,6 +111,7 @@ pub const fn of_intake(note: &covey_gateway_plugin::ingest::intake::Note) -> &'s
         Note::Generation { why: Why::Late, .. } => "generation-late",
         Note::Generation { why: Why::Gap, .. } => "generation-gap",
         Note::Generation { why: Why::Restart, .. } => "generation-restart",
+        Note::Generation { why: Why::Recovered, .. } => "generation-recovered",
         Note::Generation { why: Why::Outrun, .. } => "generation-outrun",
         Note::Generation { why: Why::Raised, .. } => "generation-raised",
         Note::Gap { .. } => "feed-gap",

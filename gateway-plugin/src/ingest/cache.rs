@@ -34,6 +34,9 @@ use table::Table;
 /// Blocks of one engine at most, copies not counted.
 pub const BLOCKS_MAX: usize = STORED_BLOCKS_MAX;
 
+/// Signs that stores report reuses, before that is believed: two requests that share a prompt may look so by chance.
+pub(crate) const REUSE_SIGNS_MIN: u32 = 8;
+
 /// Which removals an engine reports, where it holds several copies of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyReports {
@@ -121,6 +124,9 @@ pub struct EngineCache {
     repeated: Option<(LaneId, u64)>,
     /// The engine was seen to report reuses: repeats from the root are no copies.
     reports_reuse: bool,
+    /// How often that looked so, and how often a doubtful copy was removed, so was one.
+    reuse_signs: u32,
+    copy_signs: u32,
     /// Nothing that the engine said since it started, or since a clear, is missing here.
     is_whole: bool,
     counts: Counts,
@@ -143,6 +149,8 @@ impl EngineCache {
             moved: Vec::new(),
             repeated: None,
             reports_reuse: false,
+            reuse_signs: 0,
+            copy_signs: 0,
             is_whole: true,
             counts: Counts::default(),
         };
@@ -321,7 +329,7 @@ impl EngineCache {
     /// What kind of copies a store reports. A request may ask vLLM to report the blocks it *reuses* as stores from the root
     /// (`kv_cache_report_mode`), and nothing in them says that no copy was made. Such a report and a true second copy from
     /// the root look alike, so their copies are doubtful: they count until the engine shows that it reports reuses. It
-    /// shows that when, in one batch, a repeat from the root of two blocks or more is followed by a store right behind its
+    /// shows that when, again and again, in one batch a repeat from the root of two blocks or more is followed by a store right behind its
     /// last block: whoever computes a prompt again stores all of it in one event. Then doubtful copies never were, but of the
     /// blocks just reported one copy is there.
     fn kind_of(&mut self, stored: &Stored, lane: LaneId) -> Kind {
@@ -330,9 +338,12 @@ impl EngineCache {
         {
             self.repeated = None;
             if stored.parent == Some(last) && !self.reports_reuse {
-                self.reports_reuse = true;
-                self.confirm(last, lane);
-                self.drop_doubtful();
+                self.reuse_signs = self.reuse_signs.saturating_add(1);
+                if self.reuse_signs >= REUSE_SIGNS_MIN && self.reuse_signs / 4 > self.copy_signs {
+                    self.reports_reuse = true;
+                    self.confirm(last, lane);
+                    self.drop_doubtful();
+                }
             }
         }
         let is_held = |hash: &u64| self.blocks.get(hash).is_some_and(|known| known.copies.any(lane));
@@ -496,6 +507,7 @@ impl EngineCache {
                 continue;
             };
             let block = known.block;
+            self.copy_signs = self.copy_signs.saturating_add(u32::from(known.copies.is_doubtful(lane)));
             let Some(is_last) = known.copies.remove(lane, self.rules.copies) else {
                 self.counts.unknown_removed += 1;
                 if known.copies.is_empty() {

@@ -67,6 +67,11 @@ impl Copies {
         self.iter().any(|of| of.lane == lane)
     }
 
+    /// Whether the lane has copies, and all are doubtful.
+    pub(super) fn is_doubtful(&self, lane: LaneId) -> bool {
+        self.iter().any(|of| of.lane == lane && of.sure == 0)
+    }
+
     pub(super) fn any_doubtful(&self) -> bool {
         self.iter().any(|of| of.doubtful > 0)
     }

@@ -27,6 +27,8 @@ impl EngineCache {
         out.u64(self.key.id().0);
         out.bool(self.is_whole);
         out.bool(self.reports_reuse);
+        out.u32(self.reuse_signs);
+        out.u32(self.copy_signs);
         out.u32(self.block_tokens().unwrap_or_default());
         out.bool(self.attended.is_some());
         out.u8(self.attended.map_or(0, |lane| lane.0));
@@ -68,6 +70,7 @@ impl EngineCache {
         }
         let is_whole = from.bool()?;
         cache.reports_reuse = from.bool()?;
+        (cache.reuse_signs, cache.copy_signs) = (from.u32()?, from.u32()?);
         let block_tokens = from.u32()?;
         let (is_attended, lane) = (from.bool()?, LaneId(from.u8()?));
         cache.attended = is_attended.then_some(lane);

@@ -212,11 +212,17 @@ fn a_report_of_reuse_is_no_copy_once_the_engine_shows_that_it_makes_them() {
     let _ = cache.apply(&[first.clone(), other.clone()]);
     let _ = cache.apply(&[removed(20), removed(21)]);
     assert_eq!((prefix(&cache, prompt), prefix(&cache, &[8, 8, 9, 9]), cache.counts().repeats), (2, 2, 2));
+    // Once or twice is chance.
+    for nth in 1..super::REUSE_SIGNS_MIN {
+        let more = stored(&[100 + u64::from(nth)], Some(11), &[50 + nth, 60]);
+        let _ = cache.apply(&[first.clone(), more]);
+        assert_eq!(prefix(&cache, &[8, 8, 9, 9]), 2);
+    }
     // A repeat, and right behind it in the same batch what was computed on top of it: that is a report of a reuse.
     let changed = cache.apply(&[first.clone(), stored(&[12], Some(11), &prompt[4..])]);
     assert_eq!(sizes(&changed), net(1, 2), "the doubtful copies of the other prompt never were");
     assert_eq!(prefix(&cache, prompt), 3);
-    let _ = cache.apply(&[first.clone()]);
+    let _ = cache.apply(std::slice::from_ref(&first));
     let _ = cache.apply(&[first, removed(10)]);
     assert_eq!(prefix(&cache, prompt), 0, "repeats count for nothing from now on");
 }

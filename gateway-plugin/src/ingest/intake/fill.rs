@@ -45,8 +45,13 @@ pub(super) struct Waiting {
 }
 
 impl Intake {
+    /// Whether the engine answers replays, as far as is known.
+    pub(super) const fn has_replay(&self) -> bool {
+        self.config.has_replay && !self.is_mute
+    }
+
     pub(super) const fn can_replay(&self) -> bool {
-        self.config.has_replay && !self.is_alone
+        self.has_replay() && !self.is_alone
     }
 
     /// Whether there is a connection, and a name for the life of the engine there.
@@ -89,10 +94,6 @@ impl Intake {
 
     /// Asks whether the engine is the life that the state is of, and for what came since.
     pub(super) fn verify(&mut self, now: MonoTime) {
-        if !self.config.has_replay {
-            // Nobody can tell but the worker's token.
-            self.outputs.push_back(Output::Probe);
-        }
         self.asking = None;
         self.ask(now, 0);
     }
@@ -181,9 +182,13 @@ impl Intake {
             self.open_at(first, first == 0);
             return self.drain(now);
         }
-        if asking.first.is_none() && self.has_replayed && asking.from < self.position {
-            // It keeps its last batches, and the last one here is not among them: its numbers started anew.
-            return self.restart(now, None);
+        if asking.first.is_none() && asking.from < self.position {
+            // It has not even the last batch here. If it published that on this very connection and never replayed any, it
+            // keeps none; else its numbers started anew.
+            if self.has_replayed || !self.is_heard {
+                return self.restart(now, None);
+            }
+            self.is_mute = true;
         }
         if !self.is_verified {
             self.is_verified = true;
@@ -203,7 +208,7 @@ impl Intake {
     /// The engine answers no replays, or not now.
     fn give_up(&mut self, now: MonoTime) {
         self.asking = None;
-        (self.is_alone, self.owes_past) = (true, self.config.has_replay);
+        (self.is_alone, self.owes_past) = (true, self.has_replay());
         if !self.is_open {
             return self.begin_alone(now);
         }
@@ -246,7 +251,7 @@ impl Intake {
                 self.is_verified = true;
                 self.drain(now);
             }
-            Some(why @ (Why::Late | Why::Restart | Why::Outrun | Why::Raised)) => {
+            Some(why @ (Why::Late | Why::Restart | Why::Recovered | Why::Outrun | Why::Raised)) => {
                 self.open_next(why);
                 self.drain(now);
                 if !self.is_verified {
@@ -271,7 +276,7 @@ impl Intake {
             }
         }
         let is_idle = self.asking.is_none() && self.waiting.is_none();
-        if is_idle && self.is_open && self.is_connected && self.config.has_replay && self.check_at <= now {
+        if is_idle && self.is_open && self.is_connected && self.has_replay() && self.check_at <= now {
             self.is_alone = false;
             self.ask(now, 0);
         }

@@ -26,10 +26,10 @@ impl Intake {
             self.cache.miss();
         }
         (self.is_open, self.is_verified) = (true, true);
-        if !is_first || self.largest() > self.generation {
-            return self.open_next(if is_first { Why::Outrun } else { Why::Late });
+        if is_first && self.largest() == Generation::default() {
+            return self.publish(&[], true);
         }
-        self.publish(&[], true);
+        self.open_next(if is_first { Why::Recovered } else { Why::Late });
     }
 
     /// Opens the next generation with what is held, where it is.

@@ -28,11 +28,12 @@ struct HandedOff {
 }
 
 impl Intake {
-    /// The whole state, versioned; `None` while there is none to go on from.
+    /// The whole state, versioned; `None` while there is none to go on from, or it is not proven to be of the engine life
+    /// that is there now: whoever takes it goes on from it without asking the engine.
     #[must_use]
     pub fn export(&self) -> Option<Vec<u8>> {
         let is_outrun = self.waiting.is_some_and(|waiting| waiting.why == Some(Why::Outrun));
-        let incarnation = self.incarnation.as_ref().filter(|_| self.is_open && !is_outrun)?;
+        let incarnation = self.incarnation.as_ref().filter(|_| self.is_open && self.is_verified && !is_outrun)?;
         let mut out = Writer::default();
         out.u8(EXPORT_VERSION);
         out.text(self.config.worker.name());
@@ -116,6 +117,7 @@ impl Intake {
         (self.is_open, self.is_verified) = (true, self.is_connected);
         self.asking = None;
         self.outputs.push_back(super::Output::Note(Note::HandedOff { position }));
+        self.quiet_from(now);
         self.drain(now);
     }
 }

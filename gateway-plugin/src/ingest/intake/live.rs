@@ -52,7 +52,7 @@ impl Intake {
     fn stale_at(&self) -> MonoTime {
         match (self.is_connected, self.lost_at) {
             (false, lost_at) => lost_at.map_or(MonoTime::default(), |at| at.plus_ms(LOST_MS_MAX)),
-            (true, _) if self.config.has_replay => self.proven_at.plus_ms(UNPROVEN_MS_MAX),
+            (true, _) if self.has_replay() => self.proven_at.plus_ms(UNPROVEN_MS_MAX),
             (true, _) => MonoTime { us: u64::MAX },
         }
     }
@@ -82,7 +82,7 @@ impl Intake {
         let asking = self.asking.as_ref().map(|asking| asking.deadline);
         let waiting = self.waiting.as_ref().map(|waiting| waiting.deadline);
         let is_idle = self.asking.is_none() && self.waiting.is_none();
-        let checks = is_idle && self.is_open && self.is_connected && self.config.has_replay;
+        let checks = is_idle && self.is_open && self.is_connected && self.has_replay();
         let stale_at = Some(self.stale_at()).filter(|at| self.state.phase != Phase::Stale && at.us < u64::MAX);
         [asking, waiting, checks.then_some(self.check_at), stale_at].into_iter().flatten().min()
     }

@@ -80,6 +80,10 @@ pub struct Intake {
     pub(super) asks: u64,
     /// The engine has answered a replay with a batch.
     pub(super) has_replayed: bool,
+    /// The last batch was heard on the present connection.
+    pub(super) is_heard: bool,
+    /// The engine answers replays and keeps nothing for them.
+    pub(super) is_mute: bool,
     /// Replays were given up: what comes is taken as it comes.
     pub(super) is_alone: bool,
     pub(super) waiting: Option<Waiting>,
@@ -119,6 +123,8 @@ impl Intake {
             asking: None,
             asks: 0,
             has_replayed: false,
+            is_heard: false,
+            is_mute: false,
             is_alone: false,
             waiting: None,
             feed: None,
@@ -145,11 +151,8 @@ impl Intake {
             Input::ReplayEnded { ask, how } => self.on_replay_ended(now, ask, how),
             Input::Incarnation(incarnation) => self.on_incarnation(now, incarnation),
             Input::Feed(feed) => self.on_feed(now, feed),
-            Input::Restart => {
-                if self.is_open {
-                    self.open_next(Why::Outrun);
-                }
-            }
+            Input::Restart if self.is_open => self.open_next(Why::Outrun),
+            Input::Restart => {}
             Input::HandedOff(bytes) => self.on_handed_off(now, bytes.as_deref()),
             Input::Elapsed => {}
         }
@@ -192,10 +195,14 @@ impl Intake {
     }
 
     fn on_connected(&mut self, now: MonoTime) {
-        self.counters.reconnects += u64::from(self.lost_at.is_some());
+        if self.lost_at.is_some() {
+            // It may be another life, which has no name yet.
+            self.counters.reconnects += 1;
+            self.outputs.push_back(Output::Probe);
+        }
         (self.is_connected, self.lost_at) = (true, None);
         (self.proven_at, self.is_alone) = (now, false);
-        self.is_verified = false;
+        (self.is_verified, self.is_heard) = (false, false);
         if self.is_open { self.verify(now) } else { self.begin(now) }
     }
 
@@ -217,6 +224,7 @@ impl Intake {
         self.batch_ts = Some((batch.ts, now));
         self.quiet_from(now);
         if self.is_open && self.is_verified && self.waiting.is_none() {
+            self.is_heard |= batch.seq == self.position;
             self.arrive(now, batch, true);
         } else {
             self.keep(now, batch);
@@ -335,7 +343,8 @@ impl Intake {
             return;
         }
         self.forget();
-        (self.generation, self.asks_gateways, self.has_replayed) = (Generation::default(), false, false);
+        (self.generation, self.asks_gateways) = (Generation::default(), false);
+        (self.has_replayed, self.is_mute, self.is_heard) = (false, false, false);
         (self.is_connected, self.lost_at) = (false, Some(now));
         self.outputs.push_back(Output::Reconnect);
     }

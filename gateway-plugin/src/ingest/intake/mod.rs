@@ -87,7 +87,7 @@ pub enum Input {
     Incarnation(Incarnation),
     /// How far the replica's feed is, now and whenever it changes.
     Feed(Option<FeedView>),
-    /// The ops lead nowhere any more: open a generation.
+    /// What was published last leads nowhere (`FeedOrder::Restart`): open a generation.
     Restart,
     /// The other ingester's state, or that nobody has one.
     HandedOff(Option<Bytes>),
@@ -166,6 +166,8 @@ pub enum Why {
     Gap,
     /// The engine restarted.
     Restart,
+    /// The engine's whole history was had again, after a generation that knew less.
+    Recovered,
     /// The replica is in a larger generation, and nobody handed its state over.
     Outrun,
     /// The worker's incarnation was raised and the engine is the same.
@@ -180,6 +182,7 @@ impl Why {
             Self::Late => "late",
             Self::Gap => "gap",
             Self::Restart => "restart",
+            Self::Recovered => "recovered",
             Self::Outrun => "outrun",
             Self::Raised => "raised",
         }

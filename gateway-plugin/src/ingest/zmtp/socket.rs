@@ -3,7 +3,6 @@
 //!
 //! Not here: reconnecting (`runner`). TCP keep-alive finds a peer that vanished without a word.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -128,7 +127,7 @@ pub struct ZmtpSocket {
     /// What of the buffer is not read yet.
     unread: std::ops::Range<usize>,
     /// What is to be sent before the next read: answers to pings.
-    owed: VecDeque<Vec<u8>>,
+    owed: Vec<u8>,
 }
 
 impl ZmtpSocket {
@@ -162,7 +161,7 @@ impl ZmtpSocket {
         SockRef::from(&stream).set_tcp_keepalive(&keep_alive)?;
         let buffer = vec![0; READ_BYTES].into_boxed_slice();
         let reader = Reader::new(kind);
-        let mut socket = Self { stream, reader, buffer, unread: 0..0, owed: VecDeque::new() };
+        let mut socket = Self { stream, reader, buffer, unread: 0..0, owed: Vec::new() };
         timeout(HANDSHAKE, socket.shake_hands(kind)).await.map_err(|_| SocketError::Slow)??;
         Ok(socket)
     }
@@ -190,13 +189,13 @@ impl ZmtpSocket {
     /// [`SocketError`]; the connection is of no use afterwards.
     pub async fn receive(&mut self) -> Result<Vec<Bytes>, SocketError> {
         loop {
-            while let Some(owed) = self.owed.front() {
-                timeout(SEND, self.stream.write_all(owed)).await.map_err(|_| SocketError::Slow)??;
-                self.owed.pop_front();
+            while !self.owed.is_empty() {
+                let sent = timeout(SEND, self.stream.write(&self.owed)).await.map_err(|_| SocketError::Slow)??;
+                self.owed.drain(..sent);
             }
             match self.item().await? {
                 Item::Message(parts) => return Ok(parts),
-                Item::Ping { context } => self.owed.push_back(codec::pong(&context)),
+                Item::Ping { context } => self.owed.extend(codec::pong(&context)),
                 Item::Ready => return Err(RefuseWire::Order.into()),
             }
         }
