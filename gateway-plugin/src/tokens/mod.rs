@@ -1,12 +1,12 @@
 //! From an OpenAI request to the bytes that the byte keyspace names: one canonical rendering of chat messages, prompts
-//! and answers.
+//! and answers. With feature `tokens`, to the engine's own token ids (`tokenizer`).
 //!
 //! The law it upholds: the rendering of turn *n* plus the answer it got is a byte prefix of the rendering of turn
 //! *n + 1*, which carries that answer. The rendering is injective up to what no chat template tells apart (missing,
 //! `null` and empty content; a string and its single text part). Text is kept as it is, so 4 bytes stay about a token
 //! (ruling R12).
 //!
-//! Not here: hashing (`covey-crdt`), the engine's own template and tokens, reading the answer off the wire (`server`).
+//! Not here: hashing (`covey-crdt`), reading the answer off the wire (`server`).
 
 mod answer;
 mod chat;
@@ -15,9 +15,13 @@ mod envelope;
 mod frame;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tokens")]
+mod tokenizer;
 
 pub use answer::{ANSWER_BYTES_MAX, Answer, AnswerForm, ToolCallDelta};
 pub use envelope::{Api, Envelope, ParseBody};
+#[cfg(feature = "tokens")]
+pub use tokenizer::{Continuation, LoadTokenizer, TokenPrompt, Tokenizer, TokenizerOptions};
 
 /// A prompt as the byte keyspace sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +42,14 @@ pub enum Unscorable {
     TokenIds,
     /// Several prompts in one request: there is no one prefix.
     Batch,
+    /// Something other than text is part of the prompt: which tokens it becomes is the engine's secret.
+    Multimodal,
+    /// There is no chat template for it, the template refuses the conversation, or the request brings one of its own.
+    Template,
+    /// The engine is asked to keep only a part of the prompt.
+    Truncated,
+    /// The tokenizer cannot encode it.
+    Tokenizer,
     /// The prompt or the messages are missing or of a shape that this build does not know.
     Shape,
 }
@@ -49,6 +61,10 @@ impl Unscorable {
         match self {
             Self::TokenIds => "token_ids",
             Self::Batch => "batch",
+            Self::Multimodal => "multimodal",
+            Self::Template => "template",
+            Self::Truncated => "truncated",
+            Self::Tokenizer => "tokenizer",
             Self::Shape => "shape",
         }
     }
