@@ -15,6 +15,7 @@ use covey_crdt::hash::{BlockHash, BlockHasher, HashKey, PathId};
 use covey_crdt::keyspace::Keyspace;
 
 use super::event::{Event, ExtraKey, Medium, Removed, Stored};
+use super::naming::{self, Scope};
 
 /// Blocks of one engine at most, copies not counted.
 pub const BLOCKS_MAX: usize = 1 << 20;
@@ -96,7 +97,7 @@ impl EngineCache {
     /// When `keyspace` names another key than `key`.
     #[must_use]
     pub fn new(keyspace: Arc<Keyspace>, key: HashKey) -> Self {
-        let root = BlockHasher::new(&keyspace, &key, b"");
+        let root = naming::chain_of(&keyspace, &key, None);
         Self {
             keyspace,
             root,
@@ -162,10 +163,7 @@ impl EngineCache {
     /// block does (an adapter).
     #[must_use]
     pub fn chain(&self, tokens: &[u32], lora: Option<&str>, salt: Option<&str>) -> Vec<BlockHash> {
-        let mut hasher = self.start(lora);
-        if let Some(salt) = salt {
-            hasher.fold(ExtraKey::salt(salt).0.get());
-        }
+        let mut hasher = Scope { adapter: lora, salt }.begin(&self.keyspace, &self.key);
         let mut chain = Vec::with_capacity(tokens.len() / self.keyspace.block_units as usize);
         hasher.tokens(tokens, &mut chain);
         chain
@@ -174,7 +172,7 @@ impl EngineCache {
     fn start(&self, lora: Option<&str>) -> BlockHasher {
         match lora {
             None => self.root.clone(),
-            Some(lora) => BlockHasher::new(&self.keyspace, &self.key, lora.as_bytes()),
+            Some(lora) => naming::chain_of(&self.keyspace, &self.key, Some(lora)),
         }
     }
 

@@ -11,7 +11,9 @@ pub mod capture;
 mod decode;
 mod event;
 mod msgpack;
+mod naming;
 
 pub use cache::{BLOCKS_MAX, Counts, EngineCache, Net};
 pub use decode::{Decoded, EVENTS_MAX, decode};
 pub use event::{Event, ExtraKey, Medium, RefuseEvent, Removed, Stored};
+pub use naming::Scope;

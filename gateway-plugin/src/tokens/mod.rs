@@ -9,6 +9,7 @@
 //! Not here: hashing (`covey-crdt`), reading the answer off the wire (`server`).
 
 mod answer;
+mod block_sizes;
 mod chat;
 mod content;
 mod envelope;
@@ -18,6 +19,7 @@ mod tests;
 #[cfg(feature = "tokens")]
 mod tokenizer;
 
+pub use block_sizes::{BlockSize, BlockSizes, Learned};
 pub use answer::{ANSWER_BYTES_MAX, Answer, AnswerForm, ToolCallDelta};
 pub use envelope::{Api, Envelope, ParseBody};
 #[cfg(feature = "tokens")]
