@@ -11,6 +11,8 @@ use covey_crdt::id::NameError;
 use covey_crdt::limits::BLOCK_UNITS_MAX;
 use covey_mesh::net::SecretError;
 
+use crate::tokens::LoadTokenizer;
+
 /// Why a configuration is refused.
 #[derive(Debug)]
 pub enum ConfigError {
@@ -61,6 +63,18 @@ pub enum ConfigError {
         given: u64,
         /// What it must be.
         must: &'static str,
+    },
+    /// `--tokenizer` cannot be loaded.
+    Tokenizer(LoadTokenizer),
+    /// Two tokenizers for one model.
+    TwoTokenizers {
+        /// The model.
+        model: String,
+    },
+    /// A name that is a model and an adapter.
+    AdapterIsModel {
+        /// The name.
+        given: String,
     },
     /// `--block-bytes` out of range.
     BlockBytes {
@@ -170,6 +184,18 @@ impl fmt::Display for ConfigError {
             Self::Range { flag, given, must } => {
                 write!(f, "{}: {given} cannot be used: it must be {must}", named(flag))
             }
+            Self::Tokenizer(error) => write!(f, "{}: {error}", named("tokenizer")),
+            Self::TwoTokenizers { model } => write!(
+                f,
+                "{}: {model:?} has two tokenizers; give each model one: --tokenizer MODEL=PATH",
+                named("tokenizer")
+            ),
+            Self::AdapterIsModel { given } => write!(
+                f,
+                "{}: {given:?} is also given with {}; a name is either a model or an adapter of the first model",
+                named("adapter"),
+                named("model")
+            ),
             Self::BlockBytes { given } => write!(
                 f,
                 "{}: a block cannot have {given} bytes; choose 1 to {BLOCK_UNITS_MAX} (256 is usual), the same on every gateway",

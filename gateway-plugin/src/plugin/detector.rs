@@ -37,8 +37,7 @@ pub enum Mismatch {
 
 impl Mismatch {
     /// Every kind.
-    pub const ALL: [Self; 5] =
-        [Self::Tokenization, Self::BlockSize, Self::SaltOrAdapter, Self::Events, Self::Unknown];
+    pub const ALL: [Self; 5] = [Self::Tokenization, Self::BlockSize, Self::SaltOrAdapter, Self::Events, Self::Unknown];
 
     /// The label.
     #[must_use]
@@ -247,7 +246,9 @@ impl Detector {
         // One in twenty: a template that fails for tools alone is a mismatch, too.
         (count + 1 >= EVIDENCE_MIN && count * 20 >= counted).then(|| {
             let (ours, theirs) = (latest.prompt_tokens, latest.reported_prompt_tokens);
-            let of = format!("{count} of {counted} prompts have another length there, the latest {theirs} tokens not {ours}");
+            let of = format!(
+                "{count} of {counted} prompts have another length there, the latest {theirs} tokens not {ours}"
+            );
             (Mismatch::Tokenization, of)
         })
     }
@@ -263,13 +264,16 @@ impl Detector {
         let odd = reports.iter().filter(|tokens| !tokens.is_multiple_of(u64::from(used))).count();
         let divisor = reports.iter().copied().fold(0, gcd);
         if odd >= EVIDENCE_MIN && odd * 4 >= reports.len() {
-            let of = format!("{odd} of {} reports are no multiples of {used} tokens; all are of {divisor}", reports.len());
+            let of =
+                format!("{odd} of {} reports are no multiples of {used} tokens; all are of {divisor}", reports.len());
             return Some((Mismatch::BlockSize, of));
         }
         let distinct = reports.iter().collect::<BTreeSet<_>>().len();
         let wrong = same().filter(|seen| seen.error().is_some_and(|error| error != 0)).count();
         let larger = divisor > u64::from(used) && distinct >= DISTINCT_MIN && wrong >= EVIDENCE_MIN;
-        larger.then(|| (Mismatch::BlockSize, format!("all reports are multiples of {divisor} tokens, predictions of {used}")))
+        larger.then(|| {
+            (Mismatch::BlockSize, format!("all reports are multiples of {divisor} tokens, predictions of {used}"))
+        })
     }
 
     fn salt_or_adapter(&self) -> Option<(Mismatch, String)> {
@@ -277,7 +281,9 @@ impl Detector {
         let (plain, plain_off) = self.count(|seen| !seen.is_scoped);
         let told = scoped_off >= EVIDENCE_MIN && scoped_off * 2 >= scoped;
         (told && plain >= EVIDENCE_MIN && plain_off * 10 <= plain).then(|| {
-            let of = format!("{scoped_off} of {scoped} salted or adapted requests are off, and {plain_off} of {plain} others");
+            let of = format!(
+                "{scoped_off} of {scoped} salted or adapted requests are off, and {plain_off} of {plain} others"
+            );
             (Mismatch::SaltOrAdapter, of)
         })
     }
@@ -285,9 +291,8 @@ impl Detector {
     fn events(&self) -> Option<(Mismatch, String)> {
         let told = self.window.iter().filter_map(Observation::error);
         let (count, over) = told.fold((0, 0), |(count, over), error| (count + 1, over + usize::from(error > 0)));
-        (self.feed == FeedState::Complete && over >= EVIDENCE_MIN && over * 4 >= count).then(|| {
-            (Mismatch::Events, format!("{over} of {count} requests were cached less than its events claim"))
-        })
+        (self.feed == FeedState::Complete && over >= EVIDENCE_MIN && over * 4 >= count)
+            .then(|| (Mismatch::Events, format!("{over} of {count} requests were cached less than its events claim")))
     }
 
     fn unknown(&self) -> Option<(Mismatch, String)> {

@@ -96,6 +96,12 @@ impl<'a> Envelope<'a> {
         serde_json::from_slice(body).map_err(|error| ParseBody(error.to_string()))
     }
 
+    /// What keeps its cache entries apart; `None` and an empty text mean nothing.
+    #[must_use]
+    pub fn salt(&self) -> Option<&str> {
+        self.cache_salt.as_deref().filter(|salt| !salt.is_empty())
+    }
+
     /// The canonical rendering.
     ///
     /// # Errors

@@ -19,8 +19,8 @@ mod tests;
 #[cfg(feature = "tokens")]
 mod tokenizer;
 
-pub use block_sizes::{BlockSize, BlockSizes, Learned};
 pub use answer::{ANSWER_BYTES_MAX, Answer, AnswerForm, ToolCallDelta};
+pub use block_sizes::{BlockSize, BlockSizes, Learned};
 pub use envelope::{Api, Envelope, ParseBody};
 #[cfg(feature = "tokens")]
 pub use tokenizer::{Continuation, LoadTokenizer, TokenPrompt, Tokenizer, TokenizerOptions};
@@ -37,10 +37,11 @@ pub struct Prompt {
     pub form: AnswerForm,
 }
 
-/// Why a request has no bytes in the keyspace. It is forwarded all the same, and routed on load.
+/// Why a request has no bytes, or no token ids, in a keyspace. It is forwarded all the same, and routed on load when it has
+/// neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unscorable {
-    /// The prompt is token ids: their text is the tokenizer's secret.
+    /// The prompt is token ids, which have no bytes: their text is the tokenizer's secret.
     TokenIds,
     /// Several prompts in one request: there is no one prefix.
     Batch,
@@ -52,12 +53,29 @@ pub enum Unscorable {
     Truncated,
     /// The tokenizer cannot encode it.
     Tokenizer,
+    /// The model has no tokenizer here.
+    NoTokenizer,
     /// The prompt or the messages are missing or of a shape that this build does not know.
     Shape,
 }
 
 impl Unscorable {
-    /// The word for it in logs.
+    /// How many there are.
+    pub const COUNT: usize = 8;
+
+    /// Every reason, in the order of its discriminant.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::TokenIds,
+        Self::Batch,
+        Self::Multimodal,
+        Self::Template,
+        Self::Truncated,
+        Self::Tokenizer,
+        Self::NoTokenizer,
+        Self::Shape,
+    ];
+
+    /// The word for it in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,6 +85,7 @@ impl Unscorable {
             Self::Template => "template",
             Self::Truncated => "truncated",
             Self::Tokenizer => "tokenizer",
+            Self::NoTokenizer => "no_tokenizer",
             Self::Shape => "shape",
         }
     }
