@@ -11,7 +11,7 @@ use covey_crdt::id::NameError;
 use covey_crdt::limits::BLOCK_UNITS_MAX;
 use covey_mesh::net::SecretError;
 
-use crate::tokens::LoadTokenizer;
+use super::tokens::TokensError;
 
 /// Why a configuration is refused.
 #[derive(Debug)]
@@ -64,18 +64,8 @@ pub enum ConfigError {
         /// What it must be.
         must: &'static str,
     },
-    /// `--tokenizer` cannot be loaded.
-    Tokenizer(LoadTokenizer),
-    /// Two tokenizers for one model.
-    TwoTokenizers {
-        /// The model.
-        model: String,
-    },
-    /// A name that is a model and an adapter.
-    AdapterIsModel {
-        /// The name.
-        given: String,
-    },
+    /// A flag about token ids.
+    Tokens(TokensError),
     /// `--block-bytes` out of range.
     BlockBytes {
         /// The number.
@@ -148,7 +138,7 @@ pub enum ConfigError {
 }
 
 /// How a flag is named to operators: `--block-bytes (COVEY_BLOCK_BYTES)`.
-fn named(flag: &str) -> String {
+pub(super) fn named(flag: &str) -> String {
     format!("--{flag} (COVEY_{})", flag.to_uppercase().replace('-', "_"))
 }
 
@@ -184,18 +174,7 @@ impl fmt::Display for ConfigError {
             Self::Range { flag, given, must } => {
                 write!(f, "{}: {given} cannot be used: it must be {must}", named(flag))
             }
-            Self::Tokenizer(error) => write!(f, "{}: {error}", named("tokenizer")),
-            Self::TwoTokenizers { model } => write!(
-                f,
-                "{}: {model:?} has two tokenizers; give each model one: --tokenizer MODEL=PATH",
-                named("tokenizer")
-            ),
-            Self::AdapterIsModel { given } => write!(
-                f,
-                "{}: {given:?} is also given with {}; a name is either a model or an adapter of the first model",
-                named("adapter"),
-                named("model")
-            ),
+            Self::Tokens(error) => error.fmt(f),
             Self::BlockBytes { given } => write!(
                 f,
                 "{}: a block cannot have {given} bytes; choose 1 to {BLOCK_UNITS_MAX} (256 is usual), the same on every gateway",

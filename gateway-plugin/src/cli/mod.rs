@@ -17,6 +17,6 @@ mod worker;
 pub use config::{Config, LogFormat, Timeouts};
 pub use error::ConfigError;
 pub use mesh::MeshSettings;
-pub use tokens::TokenSettings;
+pub use tokens::{TokenSettings, TokensError};
 pub use traces::Traces;
 pub use worker::WorkerSpec;

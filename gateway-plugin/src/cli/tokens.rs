@@ -2,6 +2,7 @@
 //!
 //! Not here: what a tokenizer does (`tokens`), block sizes learned from events (`tokens::BlockSizes`).
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,8 +10,44 @@ use covey_crdt::id::ModelName;
 use covey_crdt::limits::BLOCK_UNITS_MAX;
 
 use super::args::TokenArgs;
-use super::error::ConfigError;
-use crate::tokens::{Tokenizer, TokenizerOptions};
+use super::error::{ConfigError, named};
+use crate::tokens::{LoadTokenizer, Tokenizer, TokenizerOptions};
+
+/// What is wrong with a flag about token ids.
+#[derive(Debug)]
+pub enum TokensError {
+    /// `--tokenizer` cannot be loaded.
+    Load(LoadTokenizer),
+    /// Two tokenizers for one model.
+    Two {
+        /// The model.
+        model: String,
+    },
+    /// A name that is a model and an adapter.
+    AdapterIsModel {
+        /// The name.
+        given: String,
+    },
+}
+
+impl fmt::Display for TokensError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => write!(f, "{}: {error}", named("tokenizer")),
+            Self::Two { model } => write!(
+                f,
+                "{}: {model:?} has two tokenizers; give each model one: --tokenizer MODEL=PATH",
+                named("tokenizer")
+            ),
+            Self::AdapterIsModel { given } => write!(
+                f,
+                "{}: {given:?} is also given with {}; a name is either a model or an adapter of the first model",
+                named("adapter"),
+                named("model")
+            ),
+        }
+    }
+}
 
 /// What is known of models' tokens.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +72,7 @@ impl TokenSettings {
             let name = |why| ConfigError::Name { flag: "adapter", given: text.to_owned(), why };
             let adapter = ModelName::new(text).map_err(name)?;
             if models.contains(&adapter) {
-                return Err(ConfigError::AdapterIsModel { given: text.to_owned() });
+                return Err(ConfigError::Tokens(TokensError::AdapterIsModel { given: text.to_owned() }));
             }
             adapters.push(adapter);
         }
@@ -48,11 +85,12 @@ impl TokenSettings {
             // A path may have a `=` of its own: only a served model's name in front of it is one.
             let named = text.split_once('=').and_then(|(name, path)| Some((of(models, name)?, path)));
             let (served, path) = named.map_or((models, text), |(model, path)| (std::slice::from_ref(model), path));
-            let tokenizer = Tokenizer::load(Path::new(path), options).map_err(ConfigError::Tokenizer)?;
+            let tokenizer = Tokenizer::load(Path::new(path), options)
+                .map_err(|error| ConfigError::Tokens(TokensError::Load(error)))?;
             let tokenizer = Arc::new(tokenizer);
             for model in served {
                 if tokenizers.iter().any(|(known, _)| known == model) {
-                    return Err(ConfigError::TwoTokenizers { model: model.to_string() });
+                    return Err(ConfigError::Tokens(TokensError::Two { model: model.to_string() }));
                 }
                 tokenizers.push((model.clone(), Arc::clone(&tokenizer)));
             }

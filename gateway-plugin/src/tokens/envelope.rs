@@ -79,11 +79,14 @@ pub struct Envelope<'a> {
     #[serde(default)]
     pub(super) echo: Option<bool>,
     #[serde(default)]
+    #[cfg_attr(not(feature = "tokens"), expect(dead_code, reason = "only a chat template asks for it"))]
     pub(super) add_special_tokens: Option<bool>,
     #[serde(default, borrow)]
+    #[cfg_attr(not(feature = "tokens"), expect(dead_code, reason = "only a chat template asks for it"))]
     pub(super) reasoning_effort: Option<&'a RawValue>,
     /// Engines keep so many of the prompt's last tokens; as many as the model takes when negative.
     #[serde(default)]
+    #[cfg_attr(not(feature = "tokens"), expect(dead_code, reason = "only a chat template asks for it"))]
     pub(super) truncate_prompt_tokens: Option<i64>,
 }
 

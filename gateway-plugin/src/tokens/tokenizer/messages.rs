@@ -84,7 +84,7 @@ fn part(part: Value) -> Result<String, Unscorable> {
     let mut part = match part {
         Value::String(text) => return Ok(text),
         Value::Object(part) => part,
-        _ => return Err(Unscorable::Shape),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return Err(Unscorable::Shape),
     };
     let key = match part.get("type").and_then(Value::as_str) {
         Some("text" | "input_text" | "output_text") => "text",

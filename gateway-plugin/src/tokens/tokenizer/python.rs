@@ -98,14 +98,9 @@ impl Dumps {
     fn key(&self, key: &Value, out: &mut String) {
         match key.as_str() {
             Some(text) => self.string(text, out),
-            None => {
-                let text = match key.kind() {
-                    ValueKind::None => "null".to_owned(),
-                    ValueKind::Bool => key.is_true().to_string(),
-                    _ => number(key, ["NaN", "Infinity", "-Infinity"]),
-                };
-                self.string(&text, out);
-            }
+            None if key.is_none() => self.string("null", out),
+            None if key.kind() == ValueKind::Bool => self.string(&key.is_true().to_string(), out),
+            None => self.string(&number(key, ["NaN", "Infinity", "-Infinity"]), out),
         }
     }
 

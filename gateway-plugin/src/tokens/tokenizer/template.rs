@@ -71,10 +71,7 @@ impl Templates {
     ) -> Result<String, Unscorable> {
         let messages = variables.get_mut("messages").and_then(serde_json::Value::as_array_mut);
         let content = messages.and_then(|messages| messages.last_mut()?.get_mut("content")).ok_or(Unscorable::Shape)?;
-        let text = match content {
-            serde_json::Value::Array(parts) => parts.last_mut().and_then(|part| part.get_mut("text")),
-            content => Some(content),
-        };
+        let text = if content.is_array() { last_text(content) } else { Some(content) };
         let Some(serde_json::Value::String(text)) = text else { return Err(Unscorable::Shape) };
         let last = text.trim_matches(python::is_space).to_owned();
         text.push_str(CONTINUE_MARK);
@@ -90,6 +87,10 @@ impl Templates {
         }
         Ok(rendered)
     }
+}
+
+fn last_text(parts: &mut serde_json::Value) -> Option<&mut serde_json::Value> {
+    parts.as_array_mut()?.last_mut()?.get_mut("text")
 }
 
 /// The error with the place where it arose, on one line.
