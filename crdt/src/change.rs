@@ -9,6 +9,7 @@ use crate::hash::BlockHash;
 use crate::id::{Incarnation, WorkerId};
 use crate::keyspace::Keyspace;
 use crate::lane::LaneId;
+use crate::stored::{FeedState, StoredKey};
 
 /// A run of chained block hashes in one replica's chain store; the number is reused after [`Change::RunFreed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +49,37 @@ pub struct HolderKey {
     pub lane: LaneId,
 }
 
+/// Which kind of coverage a holder's slot stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Coverage {
+    /// Where gateways sent chains: reaches into runs.
+    Placed,
+    /// What the engine says it holds: sets of blocks.
+    Stored,
+}
+
+/// How far a worker's feed is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedView {
+    /// The state.
+    pub key: StoredKey,
+    /// Whether the engine's cache was in it: between the ops of one batch it was not.
+    pub is_last: bool,
+    /// Whether it is all that the cache holds.
+    pub is_complete: bool,
+    /// Blocks in it.
+    pub blocks: usize,
+}
+
+impl FeedView {
+    /// What a reader may know of a state.
+    #[must_use]
+    pub fn of(state: &FeedState) -> Self {
+        let (is_last, is_complete) = (state.is_last, state.is_complete);
+        Self { key: state.key.clone(), is_last, is_complete, blocks: state.blocks() }
+    }
+}
+
 /// What a reader may know of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {
@@ -82,6 +114,8 @@ pub enum Change {
         slot: HolderSlot,
         /// The holder.
         key: HolderKey,
+        /// What kind of coverage; a holder with both has two slots.
+        coverage: Coverage,
     },
     /// The holder is gone; it covered nothing any more when it went.
     HolderFreed {
@@ -96,6 +130,22 @@ pub enum Change {
         run: RunId,
         /// How far.
         blocks: u32,
+    },
+    /// The holder's set of stored blocks changed. What is added was not in it, what is removed was.
+    Stored {
+        /// Who.
+        slot: HolderSlot,
+        /// Blocks that came.
+        added: Arc<[BlockHash]>,
+        /// Blocks that went.
+        removed: Arc<[BlockHash]>,
+    },
+    /// A worker's feed moved on, began or is over.
+    Feed {
+        /// Whose.
+        worker: WorkerId,
+        /// Where it is now; `None`: nothing is known of the present incarnation.
+        feed: Option<FeedView>,
     },
     /// A worker's record is new or has changed.
     Worker(WorkerView),

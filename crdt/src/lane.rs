@@ -3,13 +3,58 @@
 //! Not here: folding several lanes into one reusable prefix. A lane exists only in a token keyspace; placements touch
 //! the plain lane only.
 
-/// Which lane of a worker. Local to the worker; 0 is the plain lane that placements and single-cache engines use.
+use crate::limits::LANES_MAX;
+
+/// Which memory a lane is in. Attention reads the device; the rest is slower to bring back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Device memory.
+    #[default]
+    Device,
+    /// Host memory.
+    Host,
+    /// Storage, local or remote.
+    Storage,
+}
+
+/// Which lane of a worker: an attention group (the low 6 bits) in one tier (the high 2). Local to the worker; 0 is the
+/// plain lane that placements and single-cache engines use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u8);
 
 impl LaneId {
     /// The lane placements are recorded in.
     pub const PLAIN: Self = Self(0);
+
+    /// The lane of an attention group in a tier; `None` when there are too many groups.
+    #[must_use]
+    pub const fn of(group: u8, tier: Tier) -> Option<Self> {
+        if group as usize >= LANES_MAX {
+            return None;
+        }
+        let tier = match tier {
+            Tier::Device => 0,
+            Tier::Host => 1,
+            Tier::Storage => 2,
+        };
+        Some(Self(group | tier << 6))
+    }
+
+    /// The attention group.
+    #[must_use]
+    pub const fn group(self) -> u8 {
+        self.0 & 0x3f
+    }
+
+    /// The tier; what no build has used counts as storage.
+    #[must_use]
+    pub const fn tier(self) -> Tier {
+        match self.0 >> 6 {
+            0 => Tier::Device,
+            1 => Tier::Host,
+            _ => Tier::Storage,
+        }
+    }
 }
 
 /// What kind of cache a lane is. One enum, one codec: the discriminants are wire bytes and never reused.
@@ -69,6 +114,18 @@ pub struct LaneMeta {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lane_is_a_group_in_a_tier() {
+        for group in 0..64 {
+            for tier in [Tier::Device, Tier::Host, Tier::Storage] {
+                let lane = LaneId::of(group, tier).expect("a group");
+                assert_eq!((lane.group(), lane.tier()), (group, tier));
+            }
+        }
+        assert_eq!(LaneId::of(0, Tier::Device), Some(LaneId::PLAIN));
+        assert_eq!(LaneId::of(64, Tier::Device), None);
+    }
 
     #[test]
     fn every_kind_byte_round_trips() {

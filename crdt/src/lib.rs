@@ -9,6 +9,7 @@ pub mod chain;
 pub mod change;
 pub mod codec;
 pub mod digest;
+mod feed;
 pub mod hash;
 pub mod id;
 pub mod inspect;

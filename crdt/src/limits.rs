@@ -20,6 +20,10 @@ pub const LANES_MAX: usize = 64;
 pub const WORKERS_MAX: usize = 4_096;
 /// Keyspaces one worker may have coverage in.
 pub const KEYSPACES_PER_WORKER_MAX: usize = 64;
+/// Blocks in one worker's stored coverage, all its caches together.
+pub const STORED_BLOCKS_MAX: usize = 1 << 20;
+/// Block hashes in one op of a feed; a larger batch of an engine's is several ops.
+pub const HASHES_PER_OP_MAX: usize = 4_096;
 /// Units in one block.
 pub const BLOCK_UNITS_MAX: u32 = 65_536;
 /// Lives whose logs a replica keeps a vector entry for; the joiner after that is refused, by name.

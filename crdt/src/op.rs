@@ -1,4 +1,4 @@
-//! The updates: everything a log can carry.
+//! The updates: everything a life's log can carry. Ops of engines' feeds are of their own kind (`stored`).
 //!
 //! Not here: sequence numbers and who may write which log (`covey-mesh`); bytes (`codec`). An op of an older
 //! incarnation changes nothing but still counts as applied (ruling R1); a newer incarnation is adopted from the op
@@ -7,12 +7,10 @@
 use std::sync::Arc;
 
 use crate::chain::Tip;
-use crate::hash::PathId;
 use crate::id::{GatewayName, Incarnation, LifeId, WorkerId};
 use crate::keyspace::Keyspace;
 use crate::slice::Slice;
 use crate::stamp::{Floor, Stamp};
-use crate::stored::StoredKey;
 use crate::worker::WorkerMeta;
 
 /// One update.
@@ -31,8 +29,6 @@ pub enum Op {
     Floor(FloorRaise),
     /// Something about a whole worker.
     Worker(WorkerUpdate),
-    /// The net effect of one batch of an engine's KV events.
-    Stored(StoredBatch),
     /// State that this gateway holds although the ops that made it were lost with their writers (P6): said again as an
     /// op of its own, so that a vector describes it. Joins like any slice.
     Restated(Box<Slice>),
@@ -107,23 +103,6 @@ pub struct WorkerUpdate {
     pub stamp: Stamp,
 }
 
-/// The net effect of one batch of an engine's KV events on stored coverage.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredBatch {
-    /// Whose.
-    pub worker: WorkerId,
-    /// In which keyspace.
-    pub keyspace: Arc<Keyspace>,
-    /// Which of its caches.
-    pub lane: crate::lane::LaneId,
-    /// Which state it leads to.
-    pub key: StoredKey,
-    /// Blocks present after the batch that were not before.
-    pub added: Vec<PathId>,
-    /// Blocks absent after the batch that were present before.
-    pub removed: Vec<PathId>,
-}
-
 impl Op {
     /// The stamp the op was issued at, if it carries one.
     #[must_use]
@@ -134,7 +113,7 @@ impl Op {
             Self::Worker(update) => Some(update.stamp),
             Self::Retired(end) => Some(end.stamp),
             Self::Forget(forget) => Some(forget.stamp),
-            Self::Joined { .. } | Self::Left | Self::Stored(_) | Self::Restated(_) => None,
+            Self::Joined { .. } | Self::Left | Self::Restated(_) => None,
         }
     }
 
@@ -148,7 +127,6 @@ impl Op {
             | Self::Touch(_)
             | Self::Floor(_)
             | Self::Worker(_)
-            | Self::Stored(_)
             | Self::Retired(_)
             | Self::Forget(_) => self.stamp(),
         }
@@ -172,7 +150,7 @@ impl Op {
             Self::Restated(slice) => slice.next.is_none(),
             Self::Retired(end) => end.life != life && end.last > 0,
             Self::Forget(forget) => forget.through <= forget.stamp,
-            Self::Joined { .. } | Self::Left | Self::Touch(_) | Self::Stored(_) => true,
+            Self::Joined { .. } | Self::Left | Self::Touch(_) => true,
         };
         fits && self.stamp().is_none_or(|stamp| stamp.life == life)
     }

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::chain::{ChainPiece, Chains, Tip, TooDeep};
-use crate::change::{Change, HolderKey, HolderSlot, Place};
+use crate::change::{Change, Coverage, HolderKey, HolderSlot, Place};
 use crate::digest::Digest;
+use crate::feed::{Feed, Seam};
 use crate::hash::{BlockHash, PathId};
 use crate::id::{Incarnation, LifeId, WorkerId};
 use crate::keyspace::Keyspace;
@@ -22,6 +23,7 @@ use crate::op::Op;
 use crate::placed::{Ground, Placed};
 use crate::plant::{Plant, planted};
 use crate::stamp::{Floor, Stamp};
+use crate::stored::FeedState;
 use crate::worker::{Holder, Totals, Worker, WorkerRecord, holder_bytes};
 
 /// Why an op cannot be applied now. The replica is untouched.
@@ -37,11 +39,31 @@ pub struct Replica {
     chains: Chains,
     workers: BTreeMap<WorkerId, Worker>,
     lives: Lives,
-    slots: Vec<HolderSlot>,
-    slots_made: u32,
+    slots: Slots,
     root: Digest,
     changes: Vec<Change>,
     over_bound: u64,
+    feeds_moved: Vec<WorkerId>,
+}
+
+/// Numbers for holders, reused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slots {
+    free: Vec<HolderSlot>,
+    made: u32,
+}
+
+impl Slots {
+    pub(crate) fn take(&mut self) -> HolderSlot {
+        self.free.pop().unwrap_or_else(|| {
+            self.made += 1;
+            HolderSlot(self.made - 1)
+        })
+    }
+
+    pub(crate) fn give(&mut self, slot: HolderSlot) {
+        self.free.push(slot);
+    }
 }
 
 impl Replica {
@@ -70,12 +92,11 @@ impl Replica {
                 };
                 self.merge_record(&update.worker, &record)
             }
-            Op::Stored(batch) => self.adopt(&batch.worker, &batch.key.incarnation),
             Op::Restated(slice) => self.merge_slice(slice)?,
         })
     }
 
-    fn is_over(&self, worker: &WorkerId, incarnation: &Incarnation) -> bool {
+    pub(crate) fn is_over(&self, worker: &WorkerId, incarnation: &Incarnation) -> bool {
         let over = self.record(worker).is_some_and(|record| record.incarnation > *incarnation);
         over && !planted(Plant::DeadIncarnationApplied)
     }
@@ -127,15 +148,12 @@ impl Replica {
                 self.over_bound += 1;
                 return adopted;
             }
-            let slot = self.slots.pop().unwrap_or_else(|| {
-                self.slots_made += 1;
-                HolderSlot(self.slots_made - 1)
-            });
+            let slot = self.slots.take();
             let placed = Placed::new(keyspace.capacity_blocks(stored.record.capacity_tokens));
             let name = crate::outline::holder_name(worker, &key);
             stored.holders.insert(key.clone(), Holder { slot, name, placed });
             let key = HolderKey { worker: worker.clone(), keyspace: Arc::clone(keyspace), lane: LaneId::PLAIN };
-            self.changes.push(Change::Holder { slot, key });
+            self.changes.push(Change::Holder { slot, key, coverage: Coverage::Placed });
         }
         let holder = stored.holders.get_mut(&key).expect("inserted above");
         let mut ground = Ground { chains: &mut self.chains, slot: holder.slot, changes: &mut self.changes };
@@ -146,7 +164,7 @@ impl Replica {
     }
 
     /// Adopts a higher incarnation: everything the lower one held is gone (P1).
-    fn adopt(&mut self, worker: &WorkerId, incarnation: &Incarnation) -> Merged {
+    pub(crate) fn adopt(&mut self, worker: &WorkerId, incarnation: &Incarnation) -> Merged {
         let record = WorkerRecord::new(incarnation.clone());
         self.merge_record(worker, &record)
     }
@@ -158,11 +176,14 @@ impl Replica {
                 self.over_bound += 1;
                 return Merged::Unchanged;
             }
-            let fresh = Worker { record: record.clone(), holders: BTreeMap::new() };
+            let fresh = Worker { record: record.clone(), holders: BTreeMap::new(), feed: None };
             self.root.add(record.digest(worker));
             self.changes.push(Change::Worker(fresh.view(worker)));
             self.workers.insert(worker.clone(), fresh);
             return Merged::Grew;
+        }
+        if self.workers.get(worker).is_some_and(|known| record.incarnation > known.record.incarnation) {
+            self.end_feed(worker);
         }
         let stored = self.workers.get_mut(worker).expect("looked at above");
         let before = stored.record.digest(worker);
@@ -177,7 +198,7 @@ impl Replica {
                     continue;
                 }
                 self.changes.push(Change::HolderFreed { slot: holder.slot });
-                self.slots.push(holder.slot);
+                self.slots.give(holder.slot);
             }
         }
         if stored.record.merge(record) == Merged::Unchanged {
@@ -258,6 +279,34 @@ impl Replica {
         self.chains.release(place.run, &mut self.changes);
     }
 
+    /// Workers whose feed moved since the last call.
+    pub fn take_feeds_moved(&mut self) -> Vec<WorkerId> {
+        std::mem::take(&mut self.feeds_moved)
+    }
+
+    pub(crate) fn feed_moved(&mut self, worker: &WorkerId) {
+        if self.feeds_moved.last() != Some(worker) {
+            self.feeds_moved.push(worker.clone());
+        }
+    }
+
+    pub(crate) fn feed_of(&self, worker: &WorkerId) -> Option<&Feed> {
+        self.workers.get(worker)?.feed.as_ref()
+    }
+
+    pub(crate) fn all_feeds(&self) -> impl Iterator<Item = (&WorkerId, &Feed)> {
+        self.workers.iter().filter_map(|(id, worker)| Some((id, worker.feed.as_ref()?)))
+    }
+
+    pub(crate) fn swap_feed(&mut self, worker: &WorkerId, feed: Option<Feed>) -> Option<Feed> {
+        std::mem::replace(&mut self.workers.get_mut(worker)?.feed, feed)
+    }
+
+    pub(crate) fn feed_mut(&mut self, worker: &WorkerId) -> Option<(&mut Feed, Seam<'_>)> {
+        let feed = self.workers.get_mut(worker)?.feed.as_mut()?;
+        Some((feed, Seam { changes: &mut self.changes, slots: &mut self.slots, root: &mut self.root }))
+    }
+
     /// The chain store.
     #[must_use]
     pub const fn chains(&self) -> &Chains {
@@ -285,6 +334,11 @@ impl Replica {
         self.workers.iter().flat_map(|(id, worker)| {
             worker.holders.iter().map(move |((keyspace, _), holder)| (id, keyspace, &holder.placed))
         })
+    }
+
+    /// A worker's placed coverage, in canonical order.
+    pub fn holders_in(&self, worker: &WorkerId) -> impl Iterator<Item = (&Arc<Keyspace>, &Placed)> {
+        self.holders_of(worker, None).map(|((keyspace, _), placed)| (keyspace, placed))
     }
 
     /// A worker's holders, in canonical order, from the first after `after`.
@@ -366,20 +420,25 @@ impl Replica {
             retired: self.retired().clone(),
             forgotten: self.forgotten(),
             coverage,
+            feeds: self.feeds().map(|(worker, state)| (worker.clone(), state.clone())).collect(),
         }
     }
 
     /// Whether every incremental digest and count equals one computed anew (tests and the simulator).
     #[must_use]
     pub fn is_consistent(&self) -> bool {
-        let mut root = self.lives.digest();
+        let (mut root, mut feeds) = (self.lives.digest(), true);
         for (id, worker) in &self.workers {
             root.add(worker.record.digest(id));
+            if let Some(feed) = &worker.feed {
+                root.add(feed.state.digest(id));
+                feeds &= feed.state.is_consistent() && feed.digest == feed.state.digest(id);
+            }
             for (key, holder) in &worker.holders {
                 swap_holder(&mut root, id, key, Digest::default(), holder.placed.digest());
             }
         }
-        root == self.root && self.holders().all(|(_, _, placed)| placed.is_consistent(&self.chains))
+        feeds && root == self.root && self.holders().all(|(_, _, placed)| placed.is_consistent(&self.chains))
     }
 }
 
@@ -399,6 +458,8 @@ pub struct Expanded {
     pub forgotten: Stamp,
     /// Floor, and stamp and depth of every covered block by path, of every holder that has either.
     pub coverage: BTreeMap<HolderKey, (Floor, Blocks)>,
+    /// Every worker's feed.
+    pub feeds: BTreeMap<WorkerId, FeedState>,
 }
 
 fn swap_holder(root: &mut Digest, worker: &WorkerId, key: &(Arc<Keyspace>, LaneId), before: Digest, after: Digest) {

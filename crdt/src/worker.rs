@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::change::{HolderSlot, WorkerView};
 use crate::digest::Digest;
+use crate::feed::Feed;
 use crate::id::{Incarnation, WorkerId};
 use crate::keyspace::Keyspace;
 use crate::lane::{LaneId, LaneMeta};
@@ -122,6 +123,8 @@ pub(crate) struct Holder {
 pub(crate) struct Worker {
     pub(crate) record: WorkerRecord,
     pub(crate) holders: BTreeMap<(Arc<Keyspace>, LaneId), Holder>,
+    /// What the engine's events say, if there are any of this incarnation.
+    pub(crate) feed: Option<Feed>,
 }
 
 /// A worker's coverage in numbers, over all its holders.
@@ -129,8 +132,10 @@ pub(crate) struct Worker {
 pub struct Totals {
     /// Holders that cover something.
     pub holders: u64,
-    /// Blocks covered.
+    /// Blocks covered by placements.
     pub blocks: u64,
+    /// Blocks that the engine's events say it holds, on every tier.
+    pub stored: u64,
     /// Over record and holders: equal for equal content.
     pub digest: Digest,
     /// The highest floor; `None` before the first cut.
@@ -156,6 +161,10 @@ impl Worker {
             if placed.digest() != Digest::default() {
                 totals.digest.add(Digest::of(&named));
             }
+        }
+        if let Some(feed) = &self.feed {
+            totals.stored = feed.state.blocks() as u64;
+            totals.digest.add(feed.digest);
         }
         totals
     }

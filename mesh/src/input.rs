@@ -8,7 +8,9 @@ use bytes::Bytes;
 use covey_crdt::hash::BlockHash;
 use covey_crdt::id::{Incarnation, LifeId, Token, WorkerId};
 use covey_crdt::keyspace::Keyspace;
+use covey_crdt::stored::StoredOp;
 
+use crate::feed::FeedReport;
 use crate::summary::Effect;
 
 /// Monotonic time since the node's host started, for timers. Never compared between hosts.
@@ -99,6 +101,36 @@ pub enum Local {
         worker: WorkerId,
         /// How much.
         load: Load,
+    },
+    /// This gateway can read the worker's KV events, or cannot any more.
+    Ingests {
+        /// Which.
+        worker: WorkerId,
+        /// Whether it can.
+        can: bool,
+    },
+    /// The own ingester made an op of a worker's feed.
+    Ingested(Box<StoredOp>),
+    /// How the own ingester stands.
+    FeedReport {
+        /// Of which worker.
+        worker: WorkerId,
+        /// What it says.
+        report: FeedReport,
+    },
+    /// The own ingester wants the state of another ingester of the worker.
+    AskHandOff {
+        /// Which.
+        worker: WorkerId,
+    },
+    /// The own ingester's state, for another gateway that asked.
+    HandOff {
+        /// Who asked.
+        to: LifeId,
+        /// Of which worker.
+        worker: WorkerId,
+        /// The state; `None`: there is none worth giving.
+        state: Option<Bytes>,
     },
     /// What routing came to so far; peers are told, nothing is decided by it.
     Effect(Box<Effect>),

@@ -6,7 +6,9 @@
 //!
 //! Not here: what coverage is (`covey-crdt`), how it is looked up (`covey-gateway-plugin`).
 
+mod blob;
 mod clocks;
+pub mod feed;
 pub mod input;
 pub mod inspect;
 pub mod limits;

@@ -2,7 +2,9 @@
 //!
 //! Not here: bounds of replicated state (`covey_crdt::limits`). Upholds I9.
 
-use covey_crdt::limits::{LIVES_MAX, NAME_BYTES_MAX, OP_BYTES_MAX, RUN_BLOCKS_MAX};
+use covey_crdt::limits::{
+    HASHES_PER_OP_MAX, LIVES_MAX, NAME_BYTES_MAX, OP_BYTES_MAX, RUN_BLOCKS_MAX, STORED_BLOCKS_MAX,
+};
 
 /// Wire version; peers of another major line do not get a connection, of a newer minor one are named and counted.
 pub const WIRE_VERSION: u16 = 1;
@@ -111,6 +113,38 @@ pub const FLAP_MS: u64 = 60_000;
 /// How often idle placements are looked for, in milliseconds.
 pub const EXPIRY_MS: u64 = 5_000;
 
+/// An ingester's op that the feed's publisher did not publish within this time is published by whoever has it, in
+/// milliseconds.
+pub const TAKEOVER_MS: u64 = 300;
+/// A gateway owns no feed before it has been clean and reachable for this long, in milliseconds: who flaps owns nothing.
+pub const SETTLE_MS: u64 = 3_000;
+/// Who loses a feed goes on ingesting it for this long, in milliseconds, so that its successor has somebody to ask.
+pub const LINGER_MS: u64 = 10_000;
+/// Feeds that a gateway begins to ingest in one turn of housekeeping.
+pub const FEED_STARTS: usize = 16;
+/// An ingester reports this often at least; one silent for longer knows nothing, in milliseconds.
+pub const REPORT_MS: u64 = 2_000;
+/// Placements of the last while bridge what events have not said yet, in milliseconds; a complete feed overrules older ones.
+pub const BRIDGE_MS: u64 = 1_000;
+/// Ops of one feed that an ingester made and nobody published yet.
+pub const FEED_OUTBOX_MAX: usize = 8_192;
+/// Ops of one feed received ahead of one that is missing.
+pub const FEED_HELD_MAX: usize = 1_024;
+/// Bytes of feeds' ops retained for pulls, over all feeds.
+pub const FEED_LOG_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Feeds in one frame: asked for, or told of in an exchange.
+pub const FEEDS_PER_FRAME: usize = 128;
+/// Bytes of one piece of something large.
+pub const BLOB_PIECE_BYTES: usize = 96 * 1024;
+/// Large things under way at once, in each direction.
+pub const BLOBS_MAX: usize = 8;
+/// Bytes of one large thing.
+pub const BLOB_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// A transfer without progress is given up after this long (and at least eight round trips), in milliseconds.
+pub const BLOB_MS: u64 = 3_000;
+/// Feeds in one summary: those whose state changed first.
+pub const SUMMARY_FEEDS: usize = 128;
+
 /// Sizes that the simulator turns down so that small clusters meet what large ones do: sessions of many slices, logs that
 /// no longer reach back, frames of one op. Everybody else uses the defaults, which are the constants above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -180,7 +214,11 @@ pub const SEQ_MAX: u64 = 1 << 52;
 
 const _: () = assert!(FRAME_BYTES_GOAL + 24 + 8 * (RUN_BLOCKS_MAX as usize) + OP_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(LIVES_MAX * 32 < FRAME_BYTES_GOAL);
-const _: () = assert!((SUMMARY_PEERS_MAX + SUMMARY_WORKERS) * (NAME_BYTES_MAX + 96) + 8_192 < FRAME_BYTES_MAX);
+const _: () =
+    assert!((SUMMARY_PEERS_MAX + SUMMARY_WORKERS + SUMMARY_FEEDS) * (NAME_BYTES_MAX + 96) + 8_192 < FRAME_BYTES_MAX);
+const _: () = assert!(FEEDS_PER_FRAME * (2 * NAME_BYTES_MAX + 96) < FRAME_BYTES_MAX / 2);
+const _: () = assert!(8 * HASHES_PER_OP_MAX + 2_048 + FRAME_BYTES_GOAL < FRAME_BYTES_MAX);
+const _: () = assert!(8 * STORED_BLOCKS_MAX < BLOB_BYTES_MAX / 2 && BLOB_PIECE_BYTES + 2_048 < FRAME_BYTES_MAX);
 const _: () = assert!(2 * SLICE_BYTES < FRAME_BYTES_MAX);
 const _: () = assert!(2 * SLICE_BYTES + 16 * WINDOW_WORKERS < FRAME_BYTES_MAX);
 const _: () = assert!(18 * BUCKETS_MAX + 28 < SLICE_BYTES);

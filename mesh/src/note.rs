@@ -108,6 +108,42 @@ pub enum Note {
         /// Who told.
         peer: LifeId,
     },
+    /// An op of a feed was applied that this gateway did not make, or not first.
+    FeedApplied {
+        /// How many hashes it carried.
+        hashes: u32,
+    },
+    /// A feed began a new generation: an engine's events were lost, or its ingesters were.
+    Generation {
+        /// Of which worker.
+        worker: WorkerId,
+    },
+    /// Two states stand under one key of a feed: a mistake in an ingester. The publisher opens a generation.
+    FeedForked {
+        /// Of which worker.
+        worker: WorkerId,
+        /// Who told.
+        peer: LifeId,
+    },
+    /// The standby published what the publisher did not.
+    TakenOver {
+        /// Of which worker.
+        worker: WorkerId,
+    },
+    /// An op of a feed was dropped: nothing can be made of it.
+    FeedDropped,
+    /// A feed's ops were asked of a peer.
+    FeedPulled {
+        /// How many feeds.
+        feeds: u32,
+    },
+    /// A feed's whole state came from a peer.
+    FeedFetched {
+        /// Of which worker.
+        worker: WorkerId,
+        /// How many bytes.
+        bytes: u64,
+    },
     /// A pull was asked of a peer.
     Pulled {
         /// How many logs.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use covey_crdt::change::Change;
 use covey_crdt::id::{LifeId, WorkerId};
 
+use crate::feed::Role;
 use crate::input::Load;
 use crate::note::Note;
 
@@ -48,6 +49,38 @@ pub enum Rebirth {
     Retired,
 }
 
+/// What a node wants of whoever reads engines' events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FeedOrder {
+    /// What this gateway is for the worker's feed from now on.
+    Role {
+        /// Which worker.
+        worker: WorkerId,
+        /// What.
+        role: Role,
+    },
+    /// A peer wants the ingester's state: answer with [`Local::HandOff`](crate::input::Local::HandOff).
+    Export {
+        /// Who wants it.
+        to: LifeId,
+        /// Of which worker.
+        worker: WorkerId,
+    },
+    /// The state of another ingester that was asked for; `None`: nobody has one.
+    HandedOff {
+        /// Of which worker.
+        worker: WorkerId,
+        /// The state.
+        state: Option<Bytes>,
+    },
+    /// The ingester's ops lead nowhere any more (too many waited, or another state stands under the same key): it has to
+    /// open a generation.
+    Restart {
+        /// Of which worker.
+        worker: WorkerId,
+    },
+}
+
 /// One thing a node asks for.
 #[must_use = "a dropped output is a lost message"]
 #[derive(Clone, Debug)]
@@ -77,6 +110,8 @@ pub enum Output {
         /// How much.
         load: Load,
     },
+    /// Something about reading a worker's events.
+    Feed(FeedOrder),
     /// Something worth counting or logging.
     Note(Note),
     /// This life is over.

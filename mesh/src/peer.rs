@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use covey_crdt::digest::Digest;
 use covey_crdt::id::{GatewayName, LifeId, WorkerId};
+use covey_crdt::stored::StoredKey;
 
 use crate::clocks::Reading;
 use crate::input::MonoTime;
 use crate::load::PeerLoads;
 use crate::status::Phase;
-use crate::summary::{Summary, WorkerSeen};
+use crate::summary::{FeedSeen, Summary, WorkerSeen};
 use crate::vector::Head;
 
 /// What a life told of itself, and when. Kept after the link is gone: it was true then.
@@ -22,6 +23,8 @@ pub(crate) struct Said {
     pub(crate) summary: Arc<Summary>,
     /// Every worker it told of, and when.
     pub(crate) workers: BTreeMap<WorkerId, (MonoTime, Arc<WorkerSeen>)>,
+    /// The feeds it ingests as far as it told, and when.
+    pub(crate) feeds: BTreeMap<WorkerId, (MonoTime, Arc<FeedSeen>)>,
 }
 
 /// One other life.
@@ -52,6 +55,11 @@ pub(crate) struct Peer {
     pub(crate) vector_hash: Option<u64>,
     /// Its vector as far as heard.
     pub(crate) known: BTreeMap<LifeId, Head>,
+    /// How far its feeds are as far as heard, and a digest of each.
+    pub(crate) feeds: BTreeMap<WorkerId, (StoredKey, u64)>,
+    /// Whether it reads engines' events, and since when it was fit to own feeds.
+    pub(crate) ingests: bool,
+    pub(crate) fit_since: Option<MonoTime>,
     /// The version of its vector that is here in full.
     pub(crate) known_version: u64,
     /// The version of the own vector that it has in full.
@@ -112,6 +120,9 @@ impl Peer {
         self.load_acked = 0;
         self.mono_us = 0;
         self.busy_until = None;
+        self.feeds.clear();
+        self.ingests = false;
+        self.fit_since = None;
     }
 
     /// How long to wait for an answer before asking again, in milliseconds.

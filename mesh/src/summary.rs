@@ -9,8 +9,9 @@ use std::sync::Arc;
 use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 use serde::{Deserialize, Serialize};
 
+use crate::feed::{FeedReport, Role};
 use crate::input::Load;
-use crate::limits::{SEQ_MAX, SUMMARY_OUTCOMES_MAX, SUMMARY_PEERS_MAX, SUMMARY_WORKERS};
+use crate::limits::{SEQ_MAX, SUMMARY_FEEDS, SUMMARY_OUTCOMES_MAX, SUMMARY_PEERS_MAX, SUMMARY_WORKERS};
 use crate::note::{ClockState, Note};
 use crate::status::{PeerStatus, Phase};
 
@@ -43,6 +44,21 @@ pub struct Summary {
     pub peers: Vec<PeerSeen>,
     /// Some of its workers: all of them, [`SUMMARY_WORKERS`] at a time.
     pub workers: Vec<WorkerSeen>,
+    /// The feeds it ingests, those first whose state changed; [`SUMMARY_FEEDS`] at most.
+    pub feeds: Vec<FeedSeen>,
+}
+
+/// A feed that a gateway ingests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeedSeen {
+    /// The worker's name.
+    pub worker: String,
+    /// Its data-parallel rank.
+    pub rank: u16,
+    /// What the gateway is for it.
+    pub role: Role,
+    /// What its ingester says.
+    pub report: FeedReport,
 }
 
 /// A replica in numbers.
@@ -142,7 +158,14 @@ impl Tally {
             | Note::Clean
             | Note::Dirty
             | Note::Clock { .. }
-            | Note::TokenFlaps { .. } => {}
+            | Note::TokenFlaps { .. }
+            | Note::FeedApplied { .. }
+            | Note::Generation { .. }
+            | Note::FeedForked { .. }
+            | Note::TakenOver { .. }
+            | Note::FeedDropped
+            | Note::FeedPulled { .. }
+            | Note::FeedFetched { .. } => {}
         }
     }
 }
@@ -211,6 +234,10 @@ pub struct WorkerSeen {
     pub incarnation: u64,
     /// Blocks covered, over its holders.
     pub blocks: u64,
+    /// Blocks that its engine's events say it holds; `None`: no events of this incarnation are known.
+    pub stored: Option<u64>,
+    /// Whether these are all that the engine holds.
+    pub is_complete: bool,
     /// Sum of the digests of its record and holders, the low 64 bits.
     pub digest: u64,
     /// The highest floor of its holders, milliseconds since 1970.
@@ -230,6 +257,8 @@ impl Summary {
             && self.peers.iter().all(|peer| GatewayName::new(&peer.name).is_ok())
             && self.workers.len() <= SUMMARY_WORKERS
             && self.workers.iter().all(|seen| WorkerId::new(&seen.worker, seen.rank).is_ok())
+            && self.feeds.len() <= SUMMARY_FEEDS
+            && self.feeds.iter().all(|seen| WorkerId::new(&seen.worker, seen.rank).is_ok())
             && self
                 .effect
                 .iter()
@@ -269,9 +298,15 @@ impl Summary {
             [peer.heard_ms, peer.lag_ops, peer.lag_ms, peer.rtt_us, offset].into_iter().flatten()
         });
         let workers = self.workers.iter().flat_map(|seen| {
-            [Some(seen.incarnation), Some(seen.blocks), seen.floor_ms, seen.newest_ms].into_iter().flatten()
+            [Some(seen.incarnation), Some(seen.blocks), seen.stored, seen.floor_ms, seen.newest_ms]
+                .into_iter()
+                .flatten()
         });
-        counts.into_iter().flatten().chain(tallies).chain(effect).chain(peers).chain(workers)
+        let feeds = self.feeds.iter().flat_map(|seen| {
+            let report = seen.report;
+            [Some(report.since_ms), report.proven_ms, report.lag_ms, Some(report.position)].into_iter().flatten()
+        });
+        counts.into_iter().flatten().chain(tallies).chain(effect).chain(peers).chain(workers).chain(feeds)
     }
 }
 
@@ -297,6 +332,8 @@ pub struct Sight {
     pub age_ms: u64,
     /// Every worker it told of in this life, with the age of that.
     pub workers: BTreeMap<WorkerId, Dated<Arc<WorkerSeen>>>,
+    /// Every feed it ingests, with the age of that.
+    pub feeds: BTreeMap<WorkerId, Dated<Arc<FeedSeen>>>,
 }
 
 /// All that a node knows of the mesh, for people: its own summary first, then those of its peers, the newest life of each

@@ -3,7 +3,7 @@
 //! Entries remember at which version of the vector they last changed, so an exchange carries only what the peer has not
 //! acknowledged. The hash over all entries lets two replicas see that their vectors are equal without comparing them.
 //!
-//! Not here: the ops (`log`), the feeds' content (a later step; their entries exist so that no format changes).
+//! Not here: the ops (`log`, `feed`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,21 +86,22 @@ impl Vector {
         self.feeds.iter().map(|(worker, (key, _))| (worker, key))
     }
 
-    /// Raises a feed's entry.
-    pub(crate) fn advance_feed(&mut self, worker: &WorkerId, key: &StoredKey) {
+    /// A feed's entry is this now: what the replica says. It goes when the worker's incarnation is raised, which counts as
+    /// the larger key.
+    pub(crate) fn set_feed(&mut self, worker: &WorkerId, key: Option<&StoredKey>) {
         let before = self.feeds.get(worker).map(|(key, _)| key.clone());
-        if before.is_none() && self.feeds.len() >= WORKERS_MAX {
-            return;
-        }
-        if before.as_ref().is_some_and(|before| before >= key) {
+        if before.as_ref() == key || (before.is_none() && self.feeds.len() >= WORKERS_MAX) {
             return;
         }
         self.version += 1;
         if let Some(before) = before {
             self.hash.remove(feed_entry(worker, &before));
+            self.feeds.remove(worker);
         }
-        self.hash.add(feed_entry(worker, key));
-        self.feeds.insert(worker.clone(), (key.clone(), self.version));
+        if let Some(key) = key {
+            self.hash.add(feed_entry(worker, key));
+            self.feeds.insert(worker.clone(), (key.clone(), self.version));
+        }
     }
 
     /// Equal vectors have equal hashes.
@@ -250,6 +251,7 @@ fn feed_entry(worker: &WorkerId, key: &StoredKey) -> Digest {
     bytes.extend_from_slice(&key.generation.counter.to_be_bytes());
     bytes.extend_from_slice(&key.generation.life.to_be_bytes());
     bytes.extend_from_slice(&key.position.to_be_bytes());
+    bytes.extend_from_slice(&key.part.to_be_bytes());
     Digest::of(&bytes)
 }
 

@@ -43,6 +43,11 @@ pub(crate) enum Message {
     SliceEnd(SliceEnd),
     Refused(Refused),
     Summary(Box<Summary>),
+    FeedOps(FeedOps),
+    FeedPull(FeedPull),
+    FeedTrimmed(FeedTrimmed),
+    BlobAsk(BlobAsk),
+    BlobPiece(BlobPiece),
 }
 
 /// Who I am, where I am, what I have: every 250 ms, only what changed since the peer's last acknowledgement.
@@ -85,6 +90,8 @@ pub(crate) struct Exchange {
     /// The founder of the sender's mesh, and up to when retired lives are forgotten there: 24 bytes, or none for never.
     pub mesh: Id,
     pub forgotten: ByteBuf,
+    /// Whether the sender reads engines' events: only such gateways own feeds.
+    pub ingests: bool,
 }
 
 /// A feed's vector entry (ruling R2).
@@ -97,6 +104,53 @@ pub(crate) struct FeedEntry {
     pub generation: u32,
     pub life: Id,
     pub position: u64,
+    pub part: u32,
+    /// The low 64 bits of the state's digest; 0 in a pull.
+    pub digest: u64,
+}
+
+/// Ops of feeds, each as it is hashed and compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FeedOps {
+    pub ops: Vec<ByteBuf>,
+}
+
+/// Ask for what follows these states. One without a token: nothing of that feed is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FeedPull {
+    pub wants: Vec<FeedEntry>,
+}
+
+/// The ops that follow are not retained: ask for the whole state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FeedTrimmed {
+    pub worker: String,
+    pub rank: u16,
+}
+
+/// Ask for a piece of something large about a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BlobAsk {
+    /// 0 a feed's state, 1 an ingester's.
+    pub kind: u8,
+    pub worker: String,
+    pub rank: u16,
+    /// The receiver's number for the transfer.
+    pub id: u64,
+    pub offset: u64,
+}
+
+/// A piece of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BlobPiece {
+    pub kind: u8,
+    pub worker: String,
+    pub rank: u16,
+    pub id: u64,
+    /// Bytes in all; 0: there is nothing to give, or not now.
+    pub total: u64,
+    pub offset: u64,
+    pub bytes: ByteBuf,
 }
 
 /// Consecutive ops of one life's log.

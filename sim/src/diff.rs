@@ -161,7 +161,7 @@ fn names(op: &Op, worker: &WorkerId) -> bool {
     let touch = matches!(op, Op::Touch(touch) if named(&touch.worker));
     let floor = matches!(op, Op::Floor(raise) if named(&raise.worker));
     let record = matches!(op, Op::Worker(update) if named(&update.worker));
-    touch || floor || record || matches!(op, Op::Stored(batch) if named(&batch.worker))
+    touch || floor || record
 }
 
 fn logs(one: &Node, other: &Node) -> Vec<LogDiff> {

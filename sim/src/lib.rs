@@ -3,7 +3,7 @@
 //! [`plan`], [`world`], [`network`], [`traffic`], [`oracle`] and [`invariants`] are ring 1: the real core in virtual
 //! time, one seed a run. [`engine`] is an inference engine's prefix cache and timing as a value, in virtual time;
 //! [`worker`] serves the same model over HTTP. [`workload`] writes agentic sessions, and [`demo`] plays them against
-//! real processes.
+//! real processes. [`events`] measures what engines' KV events are worth.
 //!
 //! Not here: anything a gateway needs to run. Nothing depends on this crate.
 
@@ -18,6 +18,7 @@ pub mod conversation;
 pub mod demo;
 pub mod diff;
 pub mod engine;
+pub mod events;
 pub mod film;
 #[cfg(feature = "plants")]
 pub mod hunt;

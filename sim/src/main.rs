@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use covey_sim::demo::{self, DemoArgs};
+use covey_sim::events::{self, EventsArgs};
 use covey_sim::ring1::{self, DiffArgs, LegsArgs, RunArgs, ShrinkArgs, SwarmArgs};
 use covey_sim::serve::{self, ServeArgs};
 use covey_sim::worker::{self, WorkerArgs};
@@ -24,6 +25,8 @@ enum Command {
     Demo(Box<DemoArgs>),
     /// Compare two nodes of a simulated run at a moment: what differs, and why
     Diff(DiffArgs),
+    /// Measure what engines' KV events are worth: predicted against reported hits, with real processes on this machine
+    Events(EventsArgs),
     /// Run the chaos legs in virtual time: partitions, restarts, losses of gateways and workers, under load
     Legs(LegsArgs),
     /// Run one plan of the deterministic simulator and print what it came to, with traces if asked
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         match command {
             Command::Demo(args) => demo::run(&args).await,
             Command::Diff(args) => ring1::diff(&args),
+            Command::Events(args) => events::run(&args).await,
             Command::Legs(args) => ring1::legs(&args),
             Command::Run(args) => ring1::run(&args),
             Command::Serve(args) => serve::run(&args).await,

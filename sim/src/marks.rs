@@ -45,6 +45,13 @@ pub const fn name(note: &Note) -> &'static str {
         Note::Dirty => "dirty",
         Note::Clock { .. } => "clock",
         Note::TokenFlaps { .. } => "token-flaps",
+        Note::FeedApplied { .. } => "feed-applied",
+        Note::Generation { .. } => "generation",
+        Note::FeedForked { .. } => "feed-forked",
+        Note::TakenOver { .. } => "taken-over",
+        Note::FeedDropped => "feed-dropped",
+        Note::FeedPulled { .. } => "feed-pulled",
+        Note::FeedFetched { .. } => "feed-fetched",
         Note::Sent { .. } => "sent",
     }
 }

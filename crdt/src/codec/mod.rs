@@ -10,6 +10,7 @@ mod chains;
 mod ops;
 mod outline;
 mod slice;
+mod stored;
 mod tables;
 
 pub use chains::{decode_chains, encode_chains};
@@ -18,6 +19,7 @@ pub use outline::{
     decode_holder_asks, decode_outcome, decode_window, encode_holder_asks, encode_outcome, encode_window,
 };
 pub use slice::{decode_cursor, decode_slice, encode_cursor, encode_slice};
+pub use stored::{decode_feed, decode_stored, encode_feed, encode_stored};
 
 /// Bytes that do not parse, break a bound or carry an impossible value. Fault: the peer, or corruption. Nothing was
 /// changed; close the link.

@@ -8,14 +8,12 @@ use super::chains::{read_tip, write_tip};
 use super::slice::{decode_slice, encode_slice};
 use super::tables::{TableWriter, Tables, Target};
 use super::{DecodeError, Reader, Writer};
-use crate::hash::PathId;
 use crate::id::{GatewayName, LifeId};
 use crate::keyspace::Keyspace;
 use crate::lane::{LaneId, LaneKind, LaneMeta};
 use crate::limits::{LANES_MAX, OP_BYTES_MAX};
-use crate::op::{FloorRaise, Forget, LifeEnd, Op, StoredBatch, Touch, WorkerUpdate};
+use crate::op::{FloorRaise, Forget, LifeEnd, Op, Touch, WorkerUpdate};
 use crate::stamp::{Hlc, Rank, Stamp};
-use crate::stored::{Generation, StoredKey};
 use crate::worker::WorkerMeta;
 
 const JOINED: u8 = 1;
@@ -23,7 +21,7 @@ const LEFT: u8 = 2;
 const TOUCH: u8 = 3;
 const FLOOR: u8 = 4;
 const WORKER: u8 = 5;
-const STORED: u8 = 6;
+// 6 was an op of an engine's feed in a life's log.
 const RESTATED: u8 = 7;
 const RETIRED: u8 = 8;
 const FORGET: u8 = 9;
@@ -86,24 +84,6 @@ fn write_op(tables: &mut TableWriter, rows: &mut Writer, op: &Op) {
             rows.u64(forget.through.hlc.to_bits());
             rows.u128(forget.through.life.0);
             rows.u64(forget.stamp.hlc.to_bits());
-        }
-        Op::Stored(batch) => {
-            rows.u8(STORED);
-            rows.u16(tables.target(Target {
-                worker: batch.worker.clone(),
-                incarnation: batch.key.incarnation.clone(),
-                keyspace: Some(Arc::clone(&batch.keyspace)),
-            }));
-            rows.u8(batch.lane.0);
-            rows.u32(batch.key.generation.counter);
-            rows.u128(batch.key.generation.life);
-            rows.u64(batch.key.position);
-            for paths in [&batch.added, &batch.removed] {
-                rows.count(paths.len());
-                for path in paths {
-                    rows.u128(path.0);
-                }
-            }
         }
     }
 }
@@ -209,7 +189,6 @@ fn read_op(reader: &mut Reader<'_>, tables: &Tables, life: LifeId) -> Result<Op,
             };
             Op::Worker(WorkerUpdate { worker, incarnation, capacity_tokens, meta, stamp })
         }
-        STORED => Op::Stored(read_stored(reader, tables)?),
         RETIRED => {
             let (ended, last) = (LifeId(reader.u128()?), reader.u64()?);
             Op::Retired(LifeEnd { life: ended, last, stamp: read_stamp(reader, life)? })
@@ -226,22 +205,6 @@ fn read_op(reader: &mut Reader<'_>, tables: &Tables, life: LifeId) -> Result<Op,
         }
         _ => return Err(reader.error()),
     })
-}
-
-fn read_stored(reader: &mut Reader<'_>, tables: &Tables) -> Result<StoredBatch, DecodeError> {
-    let (target, keyspace) = placed_target(reader, tables)?;
-    let (worker, incarnation) = (target.worker.clone(), target.incarnation.clone());
-    let lane = LaneId(reader.u8()?);
-    let generation = Generation { counter: reader.u32()?, life: reader.u128()? };
-    let key = StoredKey { incarnation, generation, position: reader.u64()? };
-    let mut sets = [Vec::new(), Vec::new()];
-    for set in &mut sets {
-        for _ in 0..reader.count(16)? {
-            set.push(PathId(reader.u128()?));
-        }
-    }
-    let [added, removed] = sets;
-    Ok(StoredBatch { worker, keyspace, lane, key, added, removed })
 }
 
 fn placed_target<'a>(reader: &mut Reader<'_>, tables: &'a Tables) -> Result<(&'a Target, Arc<Keyspace>), DecodeError> {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use covey_crdt::change::{Change, HolderKey, HolderSlot, Place, RunId, WorkerView};
+use covey_crdt::change::{Change, Coverage, HolderKey, HolderSlot, Place, RunId, WorkerView};
 use covey_crdt::hash::{BlockHash, PathId};
 use covey_crdt::id::WorkerId;
 use covey_crdt::limits::RUN_BLOCKS_MAX;
@@ -40,7 +40,8 @@ impl Mirror {
                 assert!(self.runs.values().all(|other| other.parent.run != run), "something hangs from {run:?}");
                 self.runs.remove(&run).expect("only a stored run is freed");
             }
-            Change::Holder { slot, key } => {
+            Change::Holder { slot, key, coverage } => {
+                assert_eq!(coverage, Coverage::Placed, "histories hold no feeds: those are judged in `feeds`");
                 self.slots_numbered = self.slots_numbered.max(slot.0 + 1);
                 assert!(self.holders.values().all(|(other, _)| *other != key), "{key:?} has two slots");
                 let before = self.holders.insert(slot, (key, BTreeMap::new()));
@@ -61,6 +62,7 @@ impl Mirror {
                 let went_back = before.is_some_and(|before| before.incarnation > view.incarnation);
                 assert!(!went_back, "{:?} went back to an older incarnation", view.worker);
             }
+            Change::Stored { .. } | Change::Feed { .. } => panic!("histories hold no feeds"),
             Change::WorkerFreed { worker } => {
                 assert!(self.holders.values().all(|(key, _)| key.worker != worker), "{worker} still holds");
                 self.workers.remove(&worker).expect("only a known worker is freed");

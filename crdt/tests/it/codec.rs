@@ -13,11 +13,10 @@ use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 use covey_crdt::lane::LaneId;
 use covey_crdt::limits::CHAIN_BLOCKS_MAX;
 use covey_crdt::lives::LifeRecord;
-use covey_crdt::op::{FloorRaise, Forget, LifeEnd, Op, StoredBatch, Touch, WorkerUpdate};
+use covey_crdt::op::{FloorRaise, Forget, LifeEnd, Op, Touch, WorkerUpdate};
 use covey_crdt::replica::Replica;
 use covey_crdt::slice::{Cursor, HolderSlice, Slice};
 use covey_crdt::stamp::{Rank, Stamp};
-use covey_crdt::stored::{Generation, StoredKey};
 use covey_crdt::worker::WorkerRecord;
 use proptest::prelude::*;
 
@@ -270,22 +269,12 @@ fn golden_ops() -> Vec<Op> {
         meta: None,
         stamp: at,
     };
-    let key = StoredKey { incarnation, generation: Generation::default().next(life(2)), position: 1_234 };
-    let stored = StoredBatch {
-        worker,
-        keyspace,
-        lane: LaneId(2),
-        key,
-        added: vec![PathId(7), PathId(8)],
-        removed: vec![PathId(6)],
-    };
     vec![
         Op::Joined { name: GatewayName::new("gateway-0").expect("a printable name") },
         Op::Touch(touch),
         Op::Floor(raise),
         Op::Worker(update),
         Op::Worker(removal),
-        Op::Stored(stored),
         Op::Left,
     ]
 }
@@ -348,7 +337,7 @@ fn golden_bytes_of_wire_version_1() {
     let file = include_str!("../golden/wire-1.txt");
     let golden: BTreeMap<&str, &str> = file.lines().filter_map(|line| line.split_once(' ')).collect();
     let mut built = vec![("batch".to_owned(), encode_ops(&golden_ops()))];
-    for (op, kind) in golden_ops().iter().zip(["joined", "touch", "floor", "worker", "removal", "stored", "left"]) {
+    for (op, kind) in golden_ops().iter().zip(["joined", "touch", "floor", "worker", "removal", "left"]) {
         built.push((format!("op-{kind}"), encode_ops([op])));
     }
     let at = stamp(1_764_000_000_000, 3, 0);
@@ -368,6 +357,7 @@ fn golden_bytes_of_wire_version_1() {
         built.push((format!("cursor-{nth}"), encode_cursor(cursor)));
     }
     built.push(("chains".to_owned(), encode_chains(&golden_chains())));
+    built.extend(crate::feeds::golden());
     // Until a version is released its file follows the layout: COVEY_WRITE_GOLDEN=1 writes it anew.
     if std::env::var_os("COVEY_WRITE_GOLDEN").is_some() {
         let lines: String = built.iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();

@@ -11,9 +11,8 @@ use covey_crdt::hash::{BlockHash, BlockHasher, HashKey, PathId};
 use covey_crdt::id::{GatewayName, Incarnation, LifeId, ModelName, Token, WorkerId};
 use covey_crdt::keyspace::{HashKeyId, Keyspace, Unit};
 use covey_crdt::lane::{LaneId, LaneKind, LaneMeta};
-use covey_crdt::op::{FloorRaise, Op, StoredBatch, Touch, WorkerUpdate};
+use covey_crdt::op::{FloorRaise, Op, Touch, WorkerUpdate};
 use covey_crdt::stamp::{Floor, Hlc, Rank, Stamp, WallMs};
-use covey_crdt::stored::{Generation, StoredKey};
 use covey_crdt::worker::WorkerMeta;
 use proptest::prelude::*;
 
@@ -67,8 +66,6 @@ enum Deed {
     Reset,
     /// A worker update.
     Update { capacity_tokens: Option<u64>, rules: Option<u16> },
-    /// An engine batch.
-    Stored,
 }
 
 #[derive(Clone, Debug)]
@@ -106,7 +103,6 @@ fn deed(shape: Shape) -> impl Strategy<Value = Deed> {
         2 => floor,
         1 => Just(Deed::Reset),
         3 => update,
-        1 => Just(Deed::Stored),
     ]
 }
 
@@ -256,7 +252,6 @@ impl Building {
                 });
                 self.push(nth, op, &[]);
             }
-            Deed::Stored => self.stored(action),
         }
     }
 
@@ -284,22 +279,6 @@ impl Building {
             incarnation: incarnation(action.incarnation),
             floor,
             stamp,
-        });
-        self.push(action.life, op, &[]);
-    }
-
-    fn stored(&mut self, action: &Action) {
-        let op = Op::Stored(StoredBatch {
-            worker: worker(action.worker),
-            keyspace: keyspace(action.keyspace),
-            lane: LaneId(action.life as u8),
-            key: StoredKey {
-                incarnation: incarnation(action.incarnation),
-                generation: Generation::default().next(life(action.life)),
-                position: self.entries.len() as u64,
-            },
-            added: vec![PathId(action.wait_ms.into())],
-            removed: vec![],
         });
         self.push(action.life, op, &[]);
     }

@@ -79,7 +79,7 @@ proptest! {
 }
 
 /// The laws every replicated value obeys.
-fn lattice_laws<L: Lattice + Debug>(a: &L, b: &L, c: &L) {
+pub(crate) fn lattice_laws<L: Lattice + Debug>(a: &L, b: &L, c: &L) {
     let join = |one: &L, other: &L| {
         let mut joined = one.clone();
         let merged = joined.merge(other);

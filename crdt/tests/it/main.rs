@@ -6,6 +6,7 @@
 mod changes;
 mod codec;
 mod codec_outlines;
+mod feeds;
 mod generate;
 mod hazards;
 mod laws;

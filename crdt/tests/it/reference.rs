@@ -41,7 +41,14 @@ pub(crate) fn expected(ops: &[Entry]) -> Expanded {
         })
         .collect();
     // Histories retire nobody: that is the mesh's business, and judged there.
-    Expanded { records, lives: lives(ops), retired: BTreeMap::new(), forgotten: Stamp::ZERO, coverage }
+    Expanded {
+        records,
+        lives: lives(ops),
+        retired: BTreeMap::new(),
+        forgotten: Stamp::ZERO,
+        coverage,
+        feeds: BTreeMap::new(),
+    }
 }
 
 fn named(op: &Op) -> Option<(&WorkerId, &Incarnation)> {
@@ -49,7 +56,6 @@ fn named(op: &Op) -> Option<(&WorkerId, &Incarnation)> {
         Op::Touch(touch) => Some((&touch.worker, &touch.incarnation)),
         Op::Floor(raise) => Some((&raise.worker, &raise.incarnation)),
         Op::Worker(update) => Some((&update.worker, &update.incarnation)),
-        Op::Stored(batch) => Some((&batch.worker, &batch.key.incarnation)),
         // Histories hold no restated slices: whole slices are joined and judged in `slices`.
         Op::Joined { .. } | Op::Left | Op::Restated(_) | Op::Retired(_) | Op::Forget(_) => None,
     }

@@ -9,6 +9,7 @@ mod op;
 mod overlap;
 mod publish;
 mod runs;
+mod sets;
 #[cfg(test)]
 mod tests;
 mod walk;

@@ -1,21 +1,24 @@
 //! One copy of the index: runs, holders and worker records as of one version.
 //!
-//! Holders keep their shape (worker → keyspace → lane), but only the plain lane answers for now. Not here: two copies and
+//! Holders keep their shape (worker → keyspace → lane). Of the attention groups only the first answers for now; a worker
+//! reaches as far as the deeper of its placed and its stored coverage says, since the floors of placements rise behind
+//! events. What lower tiers hold beyond that is told apart. Not here: two copies and
 //! swapping them (`publish`). Upholds I8 together with `publish`: a copy that readers see does not change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use covey_crdt::change::WorkerView;
+use covey_crdt::change::{Coverage, FeedView, WorkerView};
 use covey_crdt::hash::BlockHash;
 use covey_crdt::id::{LifeId, WorkerId};
 use covey_crdt::keyspace::Keyspace;
-use covey_crdt::lane::LaneId;
+use covey_crdt::lane::{LaneId, Tier};
 use covey_mesh::input::Load;
 
 use super::op::Op;
-use super::overlap::{Overlap, Version};
+use super::overlap::{Overlap, Step, Version};
 use super::runs::{Runs, SpaceNo};
+use super::sets::{Sets, depths};
 use super::walk::Walk;
 use crate::bits::Bits;
 use crate::load::{WorkerCell, WorkerNo};
@@ -25,8 +28,19 @@ use crate::load::{WorkerCell, WorkerNo};
 struct Space {
     keyspace: Arc<Keyspace>,
     lane: LaneId,
-    /// Workers with a holder here.
+    /// Workers with a placed holder here.
     workers: Bits,
+    /// What engines say they store here.
+    stored: Sets,
+}
+
+impl Space {
+    fn workers_mut(&mut self, coverage: Coverage) -> &mut Bits {
+        match coverage {
+            Coverage::Placed => &mut self.workers,
+            Coverage::Stored => &mut self.stored.workers,
+        }
+    }
 }
 
 /// What a holder slot stands for.
@@ -34,6 +48,7 @@ struct Space {
 struct Holder {
     worker: WorkerNo,
     space: SpaceNo,
+    coverage: Coverage,
 }
 
 /// What the copy knows of one worker. It keeps the worker's number alive.
@@ -42,6 +57,7 @@ struct Known {
     cell: Arc<WorkerCell>,
     holders: u32,
     view: Option<WorkerView>,
+    feed: Option<FeedView>,
     registers: BTreeMap<LifeId, Load>,
     others: Load,
 }
@@ -70,10 +86,62 @@ impl Model {
 
     /// Who covers how much of `chain`, from the root.
     pub(super) fn lookup(&self, keyspace: &Arc<Keyspace>, chain: &[BlockHash]) -> Overlap {
-        let Some((no, space)) = self.space(keyspace, LaneId::PLAIN) else {
-            return Overlap { version: self.version, ..Overlap::default() };
+        let tiers = [Tier::Device, Tier::Host, Tier::Storage];
+        let spaces = tiers.map(|tier| LaneId::of(0, tier).and_then(|lane| self.space(keyspace, lane)));
+        let mut overlap = match spaces[0] {
+            Some((no, space)) => {
+                let walk = Walk::new(space.workers.clone(), &self.recorded);
+                let placed = walk.run(&self.runs, no, chain, self.version);
+                if space.stored.workers.is_empty() { placed } else { self.with_stored(placed, &space.stored, chain) }
+            }
+            None => Overlap { version: self.version, ..Overlap::default() },
         };
-        Walk::new(space.workers.clone(), &self.recorded).run(&self.runs, no, chain, self.version)
+        if spaces[1..].iter().flatten().any(|(_, space)| !space.stored.workers.is_empty()) {
+            let all: Vec<&Sets> = spaces.iter().flatten().map(|(_, space)| &space.stored).collect();
+            overlap.below = self.below(&overlap, depths(&all, chain));
+        }
+        overlap
+    }
+
+    /// The deeper of placed and stored coverage, worker by worker.
+    fn with_stored(&self, placed: Overlap, stored: &Sets, chain: &[BlockHash]) -> Overlap {
+        let mut is_partly_hidden = placed.is_partly_hidden;
+        let mut seen = depths(&[stored], chain);
+        for (_, workers) in &mut seen {
+            is_partly_hidden |= !workers.is_within(&self.recorded);
+            workers.keep(&self.recorded);
+        }
+        let placed = placed.steps.into_iter().map(|step| (step.depth, step.iter().map(|no| no.0).collect::<Bits>()));
+        let mut all: Vec<(u32, Bits)> = placed.chain(seen).collect();
+        all.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+        let (mut done, mut steps) = (Bits::default(), Vec::<Step>::new());
+        for (depth, mut workers) in all {
+            workers.subtract(&done);
+            if workers.is_empty() {
+                continue;
+            }
+            workers.iter().for_each(|worker| done.insert(worker));
+            match steps.last_mut().filter(|step| step.depth == depth) {
+                Some(step) => step.join(&workers),
+                None => steps.push(Step::of(depth, workers)),
+            }
+        }
+        Overlap { version: self.version, steps, below: Vec::new(), is_partly_hidden }
+    }
+
+    /// What lower tiers add to an answer.
+    fn below(&self, overlap: &Overlap, all: Vec<(u32, Bits)>) -> Vec<Step> {
+        let deeper = all.into_iter().filter_map(|(depth, workers)| {
+            let more = |worker: &u32| self.recorded.contains(*worker) && overlap.depth_of(WorkerNo(*worker)) < depth;
+            let workers: Bits = workers.iter().filter(more).collect();
+            (!workers.is_empty()).then(|| Step::of(depth, workers))
+        });
+        deeper.collect()
+    }
+
+    /// How far the worker's feed is.
+    pub(super) fn feed(&self, worker: WorkerNo) -> Option<&FeedView> {
+        self.known(worker)?.feed.as_ref()
     }
 
     /// The id of a worker this copy knows.
@@ -101,7 +169,20 @@ impl Model {
         match op {
             Op::Run { run, parent, hashes } => self.runs.insert(*run, *parent, Arc::clone(hashes)),
             Op::RunFreed { run } => self.runs.free(*run),
-            Op::Holder { slot, cell, keyspace, lane } => self.holder(slot.0 as usize, cell, keyspace, *lane),
+            Op::Holder { slot, cell, keyspace, lane, coverage } => {
+                self.holder(slot.0 as usize, cell, (keyspace, *lane), *coverage);
+            }
+            Op::Stored { slot, added, removed } => {
+                let holder = self.holders.get(slot.0 as usize).copied().flatten().expect("a set is of a live holder");
+                let space = self.spaces[holder.space.0 as usize].as_mut();
+                let sets = &mut space.expect("a holder's space lives as long as the holder").stored;
+                sets.remove(holder.worker.0, removed);
+                sets.add(holder.worker.0, added);
+            }
+            Op::Feed { cell, feed } => {
+                self.known_mut(cell).feed.clone_from(feed);
+                self.forget_unused(cell.no());
+            }
             Op::HolderFreed { slot } => self.holder_freed(slot.0 as usize),
             Op::Reach { slot, run, blocks } => {
                 let holder = self.holders.get(slot.0 as usize).copied().flatten().expect("a reach names a live holder");
@@ -124,15 +205,21 @@ impl Model {
         }
     }
 
-    fn holder(&mut self, slot: usize, cell: &Arc<WorkerCell>, keyspace: &Arc<Keyspace>, lane: LaneId) {
+    fn holder(
+        &mut self,
+        slot: usize,
+        cell: &Arc<WorkerCell>,
+        (keyspace, lane): (&Arc<Keyspace>, LaneId),
+        coverage: Coverage,
+    ) {
         let space = self.space(keyspace, lane).map(|(no, _)| no).unwrap_or_else(|| self.new_space(keyspace, lane));
         let entry = self.spaces[space.0 as usize].as_mut().expect("the space was just found or made");
-        entry.workers.insert(cell.no().0);
+        entry.workers_mut(coverage).insert(cell.no().0);
         self.known_mut(cell).holders += 1;
         if slot >= self.holders.len() {
             self.holders.resize(slot + 1, None);
         }
-        let before = self.holders[slot].replace(Holder { worker: cell.no(), space });
+        let before = self.holders[slot].replace(Holder { worker: cell.no(), space, coverage });
         assert!(before.is_none(), "a holder slot is reused only after it was freed");
     }
 
@@ -141,8 +228,9 @@ impl Model {
             self.holders.get_mut(slot).and_then(Option::take).expect("a holder is freed once, after it was made");
         let space = &mut self.spaces[holder.space.0 as usize];
         let entry = space.as_mut().expect("a holder's space lives as long as the holder");
-        entry.workers.remove(holder.worker.0);
-        if entry.workers.is_empty() {
+        entry.workers_mut(holder.coverage).remove(holder.worker.0);
+        if entry.workers.is_empty() && entry.stored.workers.is_empty() {
+            debug_assert_eq!(entry.stored.len(), 0, "a holder goes with its last block");
             *space = None;
         }
         let known = self.workers[holder.worker.0 as usize].as_mut().expect("a holder's worker is known");
@@ -180,7 +268,8 @@ impl Model {
         if at == self.spaces.len() {
             self.spaces.push(None);
         }
-        self.spaces[at] = Some(Space { keyspace: Arc::clone(keyspace), lane, workers: Bits::default() });
+        self.spaces[at] =
+            Some(Space { keyspace: Arc::clone(keyspace), lane, workers: Bits::default(), stored: Sets::default() });
         SpaceNo(u32::try_from(at).expect("keyspaces are bounded"))
     }
 
@@ -197,6 +286,7 @@ impl Model {
             cell: Arc::clone(cell),
             holders: 0,
             view: None,
+            feed: None,
             registers: BTreeMap::new(),
             others: Load::default(),
         })
@@ -204,7 +294,10 @@ impl Model {
 
     fn forget_unused(&mut self, worker: WorkerNo) {
         let slot = &mut self.workers[worker.0 as usize];
-        if slot.as_ref().is_some_and(|k| k.holders == 0 && k.view.is_none() && k.registers.is_empty()) {
+        if slot
+            .as_ref()
+            .is_some_and(|k| k.holders == 0 && k.view.is_none() && k.feed.is_none() && k.registers.is_empty())
+        {
             *slot = None;
         }
     }

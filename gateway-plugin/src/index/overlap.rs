@@ -34,6 +34,20 @@ pub struct Step {
 }
 
 impl Step {
+    pub(super) fn of(depth: u32, workers: Bits) -> Self {
+        let first = workers.iter().next();
+        let workers = match (workers.len(), first) {
+            (1, Some(one)) => StepWorkers::One(WorkerNo(one)),
+            _ => StepWorkers::Many(workers),
+        };
+        Self { depth, workers }
+    }
+
+    pub(super) fn join(&mut self, others: &Bits) {
+        let all = self.iter().map(|no| no.0).chain(others.iter()).collect();
+        self.workers = StepWorkers::Many(all);
+    }
+
     /// Whether the worker is in the step.
     #[must_use]
     pub fn contains(&self, worker: WorkerNo) -> bool {
@@ -73,6 +87,7 @@ impl Step {
 pub struct Overlap {
     pub(super) version: Version,
     pub(super) steps: Vec<Step>,
+    pub(super) below: Vec<Step>,
     pub(super) is_partly_hidden: bool,
 }
 
@@ -97,6 +112,18 @@ impl Overlap {
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.steps
+    }
+
+    /// What lower tiers hold beyond the steps: deepest first, only workers that reach deeper there.
+    #[must_use]
+    pub fn below(&self) -> &[Step] {
+        &self.below
+    }
+
+    /// How many blocks the worker holds on any tier, if that is more than on the device.
+    #[must_use]
+    pub fn depth_below(&self, worker: WorkerNo) -> Option<u32> {
+        self.below.iter().find(|step| step.contains(worker)).map(|step| step.depth)
     }
 
     /// Whether blocks are held by workers that are removed or have no record: these never answer.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use covey_crdt::change::{Change, WorkerView};
+use covey_crdt::change::{Change, FeedView, WorkerView};
 use covey_crdt::hash::BlockHash;
 use covey_crdt::id::{LifeId, WorkerId};
 use covey_crdt::keyspace::Keyspace;
@@ -79,6 +79,12 @@ impl Reading {
     #[must_use]
     pub fn lookup(&self, keyspace: &Arc<Keyspace>, chain: &[BlockHash]) -> Overlap {
         self.0.lookup(keyspace, chain)
+    }
+
+    /// How far the worker's feed is in this version; `None`: no events of its present incarnation are known.
+    #[must_use]
+    pub fn feed(&self, worker: WorkerNo) -> Option<&FeedView> {
+        self.0.feed(worker)
     }
 
     /// The id behind a number of this version's answers.

@@ -42,7 +42,7 @@ impl<'a> Walk<'a> {
         let rest = std::mem::take(&mut self.alive);
         self.stop(depth as u32, rest);
         self.steps.reverse();
-        Overlap { version, steps: self.steps, is_partly_hidden: self.is_partly_hidden }
+        Overlap { version, steps: self.steps, below: Vec::new(), is_partly_hidden: self.is_partly_hidden }
     }
 
     /// The path takes the first `along` blocks of a run that begins at depth `base`.

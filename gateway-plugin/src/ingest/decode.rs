@@ -210,8 +210,8 @@ impl<'a> Fields<'a> {
         let block_tokens = size.ok_or(RefuseEvent::BlockSize)?;
         let (lora, salt) = lora(self.lora)?;
         let mut extra = extra(self.extra)?;
-        if let Some(salt) = salt {
-            // SGLang says the salt of a prompt once, for its first block.
+        if let Some(salt) = salt.filter(|_| parent.is_none()) {
+            // SGLang says the salt with every block of a prompt; the first one's place tells those behind it apart.
             match extra.first_mut() {
                 Some(first) => *first = Some(salt),
                 None => extra.push(Some(salt)),

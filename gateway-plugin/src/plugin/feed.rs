@@ -2,38 +2,40 @@
 //!
 //! Not here: the driver's trait (`host`), the index itself. One feed per life; a later life's feed silences it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use covey_crdt::change::Change;
 use covey_crdt::id::{LifeId, WorkerId};
 use covey_mesh::input::Load;
 use covey_mesh::note::Note;
+use covey_mesh::output::FeedOrder;
 
+use super::ingesting::Ingesting;
 use super::notes::Notes;
 use super::view::View;
 use crate::index::{Index, Writer};
 use crate::load::Workers;
 
 /// What a plugin and its feeds share.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Parts {
     pub(super) workers: Arc<Workers>,
     pub(super) index: Arc<Index>,
     pub(super) view: Arc<View>,
     pub(super) notes: Arc<Notes>,
+    pub(super) ingesting: Arc<OnceLock<Arc<dyn Ingesting>>>,
 }
 
 impl Default for Parts {
     fn default() -> Self {
         let workers: Arc<Workers> = Arc::default();
         let index = Arc::new(Index::new(Arc::clone(&workers)));
-        Self { workers, index, view: Arc::default(), notes: Arc::default() }
+        Self { workers, index, view: Arc::default(), notes: Arc::default(), ingesting: Arc::default() }
     }
 }
 
 /// The feed of one life.
-#[derive(Debug)]
 pub struct Feed {
     writer: Writer,
     parts: Parts,
@@ -45,11 +47,27 @@ impl Feed {
     pub(super) fn new(parts: &Parts, life: LifeId) -> Self {
         let writer = parts.index.writer(life);
         writer.if_current(|| parts.view.started());
+        if let Some(ingesting) = parts.ingesting.get() {
+            ingesting.begun(life);
+        }
         Self { writer, parts: parts.clone(), is_clean_unshown: false }
     }
 
     /// The replica changed.
     pub fn changed(&mut self, change: Change) {
+        if let Some(ingesting) = self.parts.ingesting.get() {
+            match &change {
+                Change::Feed { worker, feed } => ingesting.feed(worker, feed.as_ref()),
+                Change::Worker(view) => ingesting.record(view),
+                Change::Run { .. }
+                | Change::RunFreed { .. }
+                | Change::Holder { .. }
+                | Change::HolderFreed { .. }
+                | Change::Reach { .. }
+                | Change::Stored { .. }
+                | Change::WorkerFreed { .. } => {}
+            }
+        }
         self.writer.changed(change);
     }
 
@@ -66,6 +84,13 @@ impl Feed {
         }
         if matches!(note, Note::Clean) {
             self.is_clean_unshown = true;
+        }
+    }
+
+    /// The node wants something of whoever reads engines' events.
+    pub fn order(&self, order: FeedOrder) {
+        if let Some(ingesting) = self.parts.ingesting.get() {
+            ingesting.order(order);
         }
     }
 

@@ -10,6 +10,7 @@ use covey_crdt::id::{LifeId, WorkerId};
 use covey_mesh::input::Load;
 use covey_mesh::net::{Host, MakeHost};
 use covey_mesh::note::Note;
+use covey_mesh::output::FeedOrder;
 
 use super::Plugin;
 use super::feed::Feed;
@@ -25,6 +26,10 @@ impl Host for Feed {
 
     fn note(&mut self, note: &Note) {
         Self::note(self, note);
+    }
+
+    fn feed(&mut self, order: FeedOrder) {
+        self.order(order);
     }
 
     fn publish(&mut self) -> Option<Duration> {

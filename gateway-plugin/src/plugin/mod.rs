@@ -16,6 +16,7 @@ mod detector;
 mod feed;
 #[cfg(feature = "server")]
 mod host;
+mod ingesting;
 mod notes;
 mod outcome;
 mod request_key;
@@ -39,6 +40,7 @@ use covey_mesh::input::{Load, Local};
 pub use self::detector::{Detector, FeedState, Judgement, Mismatch, Observation};
 pub use self::feed::Feed;
 use self::feed::Parts;
+pub use self::ingesting::Ingesting;
 pub use self::notes::{DELAY_BOUNDS_MS, Notes, NotesSnapshot};
 pub use self::outcome::{End, Outcome, Skipped};
 pub use self::request_key::RequestKey;
@@ -94,6 +96,11 @@ impl Plugin {
     #[must_use]
     pub fn feed(&self, life: LifeId) -> Feed {
         Feed::new(&self.parts, life)
+    }
+
+    /// Says who reads engines' events; before the mesh is started, and only the first call counts.
+    pub fn ingest_with(&self, ingesting: Arc<dyn Ingesting>) {
+        let _already = self.parts.ingesting.set(ingesting);
     }
 
     /// The policy.

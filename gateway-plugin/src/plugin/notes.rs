@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use covey_mesh::note::{AbortWhy, Drop, Note, Refusal, RepairCost, RepairWhy};
 
 /// Every kind, in the order of the counters.
-const KINDS: [(&str, &str); 55] = [
+const KINDS: [(&str, &str); 63] = [
     ("applied", ""),
     ("duplicate_ops", ""),
     ("dropped", "clock"),
@@ -58,6 +58,14 @@ const KINDS: [(&str, &str); 55] = [
     ("clock", "ahead"),
     ("clock", "behind"),
     ("token_flaps", ""),
+    ("feed_ops", ""),
+    ("feed_hashes", ""),
+    ("generations", ""),
+    ("feed_forks", ""),
+    ("taken_over", ""),
+    ("feed_dropped", ""),
+    ("pulled_feeds", ""),
+    ("fetched_feed_bytes", ""),
     ("sent_frames", "push"),
     ("sent_frames", "control"),
     ("sent_frames", "repair"),
@@ -154,6 +162,16 @@ impl Notes {
             Note::Clean => self.add("clean", "", 1),
             Note::Dirty => self.add("dirty", "", 1),
             Note::TokenFlaps { .. } => self.add("token_flaps", "", 1),
+            Note::FeedApplied { hashes } => {
+                self.add("feed_ops", "", 1);
+                self.add("feed_hashes", "", u64::from(*hashes));
+            }
+            Note::Generation { .. } => self.add("generations", "", 1),
+            Note::FeedForked { .. } => self.add("feed_forks", "", 1),
+            Note::TakenOver { .. } => self.add("taken_over", "", 1),
+            Note::FeedDropped => self.add("feed_dropped", "", 1),
+            Note::FeedPulled { feeds } => self.add("pulled_feeds", "", u64::from(*feeds)),
+            Note::FeedFetched { bytes, .. } => self.add("fetched_feed_bytes", "", *bytes),
         }
     }
 
@@ -283,7 +301,14 @@ mod tests {
             Note::Founded,
             Note::Clean,
             Note::Dirty,
-            Note::TokenFlaps { worker },
+            Note::TokenFlaps { worker: worker.clone() },
+            Note::FeedApplied { hashes: 3 },
+            Note::Generation { worker: worker.clone() },
+            Note::FeedForked { worker: worker.clone(), peer },
+            Note::TakenOver { worker: worker.clone() },
+            Note::FeedDropped,
+            Note::FeedPulled { feeds: 1 },
+            Note::FeedFetched { worker, bytes: 9 },
         ];
         all.extend(refusals.map(|why| Note::Refused { peer, name: name.clone(), why }));
         all.extend(aborts.map(|why| Note::RepairAborted { donor, why }));

@@ -98,6 +98,7 @@ impl Rig {
                     Output::Changed(change) => self.feed.changed(change),
                     Output::Load { life, worker, load } => self.feed.load(life, &worker, load),
                     Output::Note(note) => self.feed.note(&note),
+                    Output::Feed(order) => self.feed.order(order),
                     Output::Send { .. } | Output::Close { .. } | Output::Reborn(_) => unreachable!("a mesh of one"),
                 }
             }
@@ -132,6 +133,11 @@ impl Rig {
             | Local::Reset { .. }
             | Local::Load { .. }
             | Local::Effect(_)
+            | Local::Ingests { .. }
+            | Local::Ingested(_)
+            | Local::FeedReport { .. }
+            | Local::AskHandOff { .. }
+            | Local::HandOff { .. }
             | Local::Leave => None,
         });
         places.collect()

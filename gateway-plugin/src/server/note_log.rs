@@ -12,6 +12,7 @@ use covey_crdt::id::{LifeId, WorkerId};
 use covey_mesh::input::Load;
 use covey_mesh::net::{Host, MakeHost};
 use covey_mesh::note::{ClockState, Drop, Note, Refusal, RepairWhy};
+use covey_mesh::output::FeedOrder;
 use tracing::{debug, error, info, warn};
 
 /// How long one line is not repeated.
@@ -50,6 +51,10 @@ impl Host for LoggingHost {
                 Level::Debug => debug!("{line}"),
             }
         }
+    }
+
+    fn feed(&mut self, order: FeedOrder) {
+        self.inner.feed(order);
     }
 
     fn publish(&mut self) -> Option<Duration> {
@@ -136,6 +141,22 @@ fn line(note: &Note) -> Option<(Level, String)> {
         Note::Clean => (Level::Info, "the replica is clean".to_owned()),
         Note::Dirty => (Level::Debug, "the replica is dirty: catching up".to_owned()),
         Note::Clock { state, .. } => clock(*state),
+        Note::FeedApplied { .. } | Note::FeedPulled { .. } => return None,
+        Note::Generation { worker } => (
+            Level::Warn,
+            format!("events of worker {worker} were lost for good: its stored coverage begins a new generation"),
+        ),
+        Note::FeedForked { worker, peer } => (
+            Level::Error,
+            format!("life {peer} has another state of worker {worker}'s events under the same key: please report"),
+        ),
+        Note::TakenOver { worker } => {
+            (Level::Info, format!("publishing worker {worker}'s events in place of a gateway that does not"))
+        }
+        Note::FeedDropped => (Level::Debug, "an op of a feed was dropped: nobody here ingests it any more".to_owned()),
+        Note::FeedFetched { worker, bytes } => {
+            (Level::Debug, format!("worker {worker}'s stored coverage came whole, in {bytes} bytes"))
+        }
         Note::TokenFlaps { worker } => (
             Level::Warn,
             format!(
@@ -187,6 +208,7 @@ mod tests {
         fn changed(&mut self, _: Change) {}
         fn load(&mut self, _: LifeId, _: &WorkerId, _: Load) {}
         fn note(&mut self, _: &Note) {}
+        fn feed(&mut self, _: FeedOrder) {}
         fn publish(&mut self) -> Option<Duration> {
             None
         }

@@ -14,6 +14,7 @@ use covey_crdt::id::{LifeId, WorkerId};
 use covey_mesh::input::Load;
 use covey_mesh::net::{Host, MakeHost};
 use covey_mesh::note::Note;
+use covey_mesh::output::FeedOrder;
 use tracing::warn;
 
 /// How long a stall lasts: past the driver's limit, and past the new life's start, so that both are there together.
@@ -70,6 +71,10 @@ impl Host for BreakingHost {
 
     fn note(&mut self, note: &Note) {
         self.inner.note(note);
+    }
+
+    fn feed(&mut self, order: FeedOrder) {
+        self.inner.feed(order);
     }
 
     fn publish(&mut self) -> Option<Duration> {

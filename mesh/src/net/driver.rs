@@ -276,6 +276,7 @@ impl<'a> Driver<'a> {
             }
             Output::Changed(change) => self.host.changed(change),
             Output::Load { life, worker, load } => self.host.load(life, &worker, load),
+            Output::Feed(order) => self.host.feed(order),
             Output::Note(note) => {
                 if let Note::Applied { delay_ms } = note {
                     self.setup.shared.counters.propagation_ms.record(delay_ms);

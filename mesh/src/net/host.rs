@@ -12,6 +12,7 @@ use super::Host;
 use super::mesh::LifeState;
 use crate::input::Load;
 use crate::note::Note;
+use crate::output::FeedOrder;
 
 /// A host that is left alone once its life is superseded.
 pub(super) struct LiveHost {
@@ -43,6 +44,12 @@ impl LiveHost {
     pub(super) fn note(&mut self, note: &Note) {
         if let Some(host) = self.if_live() {
             host.note(note);
+        }
+    }
+
+    pub(super) fn feed(&mut self, order: FeedOrder) {
+        if let Some(host) = self.if_live() {
+            host.feed(order);
         }
     }
 

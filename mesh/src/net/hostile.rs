@@ -27,6 +27,7 @@ use crate::input::Load;
 use crate::node::NodeConfig;
 use crate::note::Note;
 use crate::output::Class;
+use crate::output::FeedOrder;
 
 const SECRET: [u8; 32] = [3; 32];
 const KEY: HashKeyId = HashKeyId(77);
@@ -42,6 +43,7 @@ impl Host for NoHost {
     fn changed(&mut self, _: Change) {}
     fn load(&mut self, _: LifeId, _: &WorkerId, _: Load) {}
     fn note(&mut self, _: &Note) {}
+    fn feed(&mut self, _: FeedOrder) {}
     fn publish(&mut self) -> Option<Duration> {
         assert!(!self.panic.swap(false, Ordering::SeqCst), "the host panics because a test wants it to");
         None

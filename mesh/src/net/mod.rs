@@ -52,6 +52,7 @@ pub use start::{StartError, start};
 use crate::input::Load;
 use crate::node::NodeConfig;
 use crate::note::Note;
+use crate::output::FeedOrder;
 
 /// How to reach and be reached by the other gateways.
 #[derive(Clone)]
@@ -86,6 +87,8 @@ pub trait Host {
     fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load);
     /// The node observed something.
     fn note(&mut self, note: &Note);
+    /// The node wants something of whoever reads engines' events.
+    fn feed(&mut self, order: FeedOrder);
     /// All changes of this turn are in: publish them to readers. `Duration` until it wants to be called again although
     /// nothing changed (a publish that readers held up), `None` when it does not.
     fn publish(&mut self) -> Option<Duration>;

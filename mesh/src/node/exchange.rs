@@ -22,7 +22,7 @@ use crate::status::Phase;
 use crate::vector::{
     Head, ROWS_MAX, read_lives, read_rows, read_seqs, read_stamp, write_lives, write_seqs, write_stamp,
 };
-use crate::wire::{Exchange, FeedEntry, Loads, Message, Refused};
+use crate::wire::{Exchange, Loads, Message, Refused};
 
 /// Load registers in one frame.
 const LOADS_PER_FRAME: usize = 256;
@@ -62,7 +62,7 @@ impl Node {
             vector_acked,
             load_acked,
             lives: ByteBuf::from(self.vector.rows_between(since, version)),
-            feeds: self.vector.feeds_between(since, version).map(|(worker, key)| feed_entry(worker, key)).collect(),
+            feeds: self.feed_entries(since, version),
             held: ByteBuf::from(write_seqs(held)),
             closed: ByteBuf::from(closed),
             side: side.names,
@@ -70,6 +70,7 @@ impl Node {
             ends: ByteBuf::from(self.replica.ends_digest().0.to_be_bytes().to_vec()),
             mesh: self.mesh.into(),
             forgotten: ByteBuf::from(write_stamp(self.replica.forgotten())),
+            ingests: !self.can_ingest.is_empty(),
         };
         self.send(to, Class::Control, &Message::Exchange(Box::new(exchange)));
         if let Some(peer) = self.peers.get_mut(&to).filter(|_| planted(Plant::SentIsAcked)) {
@@ -105,12 +106,16 @@ impl Node {
         if self.is_forked(&rows) {
             return self.reborn(Rebirth::Forked);
         }
+        if !self.take_feeds(from, &exchange.feeds) {
+            return self.malformed(from, 0);
+        }
         self.take_vector(from, exchange, &rows, (phase, forgotten), digest);
         self.take_closed(from, exchange, closed, ends);
         self.take_held(from, &held);
         self.resend_loads(from);
         self.compare(from);
         self.pull_gaps();
+        self.pull_feeds();
     }
 
     /// Why the peer cannot be talked to at all.
@@ -284,6 +289,7 @@ impl Node {
             peer.acked_version = exchange.vector_acked.min(self.vector.version());
         }
         peer.load_acked = exchange.load_acked;
+        peer.ingests = exchange.ingests;
         peer.phase = Some(phase);
         peer.digest = digest;
         peer.vector_hash = Some(exchange.vector);
@@ -380,16 +386,4 @@ fn read_digest(bytes: &[u8]) -> Option<Option<Digest>> {
         return Some(None);
     }
     bytes.try_into().ok().map(|bytes| Some(Digest(u128::from_be_bytes(bytes))))
-}
-
-fn feed_entry(worker: &covey_crdt::id::WorkerId, key: &covey_crdt::stored::StoredKey) -> FeedEntry {
-    FeedEntry {
-        worker: worker.name().to_owned(),
-        rank: worker.rank(),
-        counter: key.incarnation.counter,
-        token: key.incarnation.token.as_str().to_owned(),
-        generation: key.generation.counter,
-        life: LifeId(key.generation.life).into(),
-        position: key.position,
-    }
 }

@@ -14,11 +14,11 @@ use covey_crdt::worker::{Totals, WorkerRecord};
 
 use super::Node;
 use crate::input::{Load, MonoTime};
-use crate::limits::{SUMMARY_MS, SUMMARY_PEERS_MAX, SUMMARY_WORKERS};
+use crate::limits::{SUMMARY_FEEDS, SUMMARY_MS, SUMMARY_PEERS_MAX, SUMMARY_WORKERS};
 use crate::output::Class;
 use crate::peer::Said;
 use crate::status::Phase;
-use crate::summary::{Dated, PeerSeen, ReplicaCounts, Sight, Summary, View, WorkerSeen};
+use crate::summary::{Dated, FeedSeen, PeerSeen, ReplicaCounts, Sight, Summary, View, WorkerSeen};
 use crate::wire::Message;
 
 impl Node {
@@ -26,23 +26,31 @@ impl Node {
     #[must_use]
     pub fn view(&self, now: MonoTime) -> View {
         let own = self.worker_rows().into_iter().map(|(worker, of)| (worker, Dated { of: Arc::new(of), age_ms: 0 }));
+        let own_feeds = self.feeds_seen().into_iter().map(|of| {
+            let worker = WorkerId::new(&of.worker, of.rank).expect("it is a worker's own name");
+            (worker, Dated { of: Arc::new(of), age_ms: 0 })
+        });
         let mut sights = vec![Sight {
             life: self.life,
             name: self.config.name.clone(),
             summary: Arc::new(self.summary(now)),
             age_ms: 0,
             workers: own.collect(),
+            feeds: own_feeds.collect(),
         }];
         for (name, (life, peer)) in self.newest_lives() {
             let Some(said) = peer.and_then(|peer| peer.said.as_ref()) else { continue };
             let dated =
                 |(at, of): &(MonoTime, Arc<WorkerSeen>)| Dated { of: Arc::clone(of), age_ms: now.since_ms(*at) };
+            let dated_feed =
+                |(at, of): &(MonoTime, Arc<FeedSeen>)| Dated { of: Arc::clone(of), age_ms: now.since_ms(*at) };
             sights.push(Sight {
                 life,
                 name,
                 summary: Arc::clone(&said.summary),
                 age_ms: now.since_ms(said.at),
                 workers: said.workers.iter().map(|(worker, seen)| (worker.clone(), dated(seen))).collect(),
+                feeds: said.feeds.iter().map(|(worker, seen)| (worker.clone(), dated_feed(seen))).collect(),
             });
         }
         let capacities = self.replica.records().map(|(worker, record)| (worker.clone(), record.capacity_tokens));
@@ -55,12 +63,12 @@ impl Node {
         let phase = self.phase();
         let mut replica = ReplicaCounts {
             ops_applied: self.ops_applied,
-            ops_held: self.logs.values().map(|log| log.held() as u64).sum(),
+            ops_held: self.ops_held(),
             lives: self.vector.lives().count() as u64,
             closing: self.ends.closing.len() as u64,
             retired: self.replica.retired().len() as u64,
             workers: self.replica.records().count() as u64,
-            log_bytes: self.log_bytes as u64,
+            log_bytes: (self.log_bytes + self.feed_bytes) as u64,
             repairing: self.session.is_some(),
             ..ReplicaCounts::default()
         };
@@ -84,6 +92,7 @@ impl Node {
             effect: self.effect.clone(),
             peers,
             workers: Vec::new(),
+            feeds: self.feeds_seen(),
         }
     }
 
@@ -95,6 +104,8 @@ impl Node {
                 rank: id.rank(),
                 incarnation: record.incarnation.counter,
                 blocks: totals.blocks,
+                stored: self.replica.feed(id).map(|_| totals.stored),
+                is_complete: self.replica.feed(id).is_some_and(|state| state.is_complete),
                 digest: (totals.digest.0 & u128::from(u64::MAX)) as u64,
                 floor_ms: totals.floor.map(|stamp| stamp.hlc.ms()),
                 newest_ms: totals.newest.map(|stamp| stamp.hlc.ms()),
@@ -128,6 +139,7 @@ impl Node {
         }
         let mut summary = self.summary(self.now);
         summary.workers = self.next_workers();
+        summary.feeds.truncate(SUMMARY_FEEDS);
         for life in to {
             self.send(life, Class::Control, &Message::Summary(Box::new(summary.clone())));
         }
@@ -160,14 +172,24 @@ impl Node {
         }
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        let mut workers = peer.said.take().map(|said| said.workers).unwrap_or_default();
+        let (mut workers, mut feeds) = peer.said.take().map(|said| (said.workers, said.feeds)).unwrap_or_default();
+        // Who tells of fewer than fit tells of all.
+        if summary.feeds.len() < SUMMARY_FEEDS {
+            feeds.clear();
+        }
+        for row in std::mem::take(&mut summary.feeds) {
+            let worker = WorkerId::new(&row.worker, row.rank).expect("a sound summary names workers well");
+            if feeds.len() < WORKERS_MAX || feeds.contains_key(&worker) {
+                feeds.insert(worker, (now, Arc::new(row)));
+            }
+        }
         for row in std::mem::take(&mut summary.workers) {
             let worker = WorkerId::new(&row.worker, row.rank).expect("a sound summary names workers well");
             if workers.len() < WORKERS_MAX || workers.contains_key(&worker) {
                 workers.insert(worker, (now, Arc::new(row)));
             }
         }
-        peer.said = Some(Said { at: now, summary: Arc::new(summary), workers });
+        peer.said = Some(Said { at: now, summary: Arc::new(summary), workers, feeds });
     }
 
     /// What a life told that goes on under a newer one is of no use (I9).

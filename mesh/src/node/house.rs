@@ -20,6 +20,7 @@ impl Node {
     pub(super) fn on_elapsed(&mut self) {
         if self.push_at.is_some_and(|at| at <= self.now) {
             self.push();
+            self.push_feeds();
         }
         let due: Vec<LifeId> = self
             .peers
@@ -69,6 +70,7 @@ impl Node {
         self.drop_old();
         self.forget_peers();
         self.expire();
+        self.tend_feeds();
         self.tell_of_self();
     }
 

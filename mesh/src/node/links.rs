@@ -36,6 +36,7 @@ impl Node {
     pub(super) fn unlink(&mut self, life: LifeId) {
         self.hush(life);
         self.permits.drop_link(life);
+        self.donations.drop_link(life);
         let Some(peer) = self.peers.get_mut(&life) else { return };
         if let Some(slot) = peer.slot {
             self.masks.close(slot);

@@ -14,6 +14,7 @@ use covey_crdt::plant::{Plant, planted};
 use covey_crdt::stamp::Rank;
 
 use super::Node;
+use crate::blob::BlobKind;
 use crate::input::Local;
 use crate::limits::{FLAP_MS, FLAPS_MAX, LOAD_MS, WAITING_MAX};
 use crate::note::{ClockState, Drop, Note};
@@ -28,6 +29,11 @@ impl Node {
             }
             Local::Effect(effect) => self.effect = Some(*effect),
             Local::Leave => self.leave(),
+            Local::Ingests { worker, can } => self.can_ingest(worker, can),
+            Local::Ingested(op) => self.ingested(*op),
+            Local::FeedReport { worker, report } => self.reported(&worker, report),
+            Local::AskHandOff { worker } => self.ask_hand_off(worker),
+            Local::HandOff { to, worker, state } => self.give(to, &worker, BlobKind::Ingest, state),
             Local::Place { .. } | Local::Probed { .. } | Local::Removed { .. } | Local::Reset { .. } => {
                 if self.joined || planted(Plant::StampsBeforeJoining) {
                     self.act(local);
@@ -70,7 +76,14 @@ impl Node {
                 }
             }
             Local::Reset { worker } => self.reset(&worker),
-            Local::Load { .. } | Local::Effect(_) | Local::Leave => {}
+            Local::Load { .. }
+            | Local::Effect(_)
+            | Local::Leave
+            | Local::Ingests { .. }
+            | Local::Ingested(_)
+            | Local::FeedReport { .. }
+            | Local::AskHandOff { .. }
+            | Local::HandOff { .. } => {}
         }
     }
 

@@ -3,18 +3,22 @@
 //! Here: the node's state, its contract, and dispatch. Each concern is a file beside this one: `local` (what the gateway
 //! tells it), `links` (who can be reached), `exchange` (vectors, admission, clocks), `ops` (logs), `pull` (gaps and
 //! missing content), `repair` (sessions, dirtiness, joining), `donate` (their other side), `retire` (how lives end),
-//! `house` (timers, retention, expiry), `status`, `gossip` (what gateways tell one another for people).
+//! `house` (timers, retention, expiry), `feeds` (engines' events as ops), `owners` (who ingests them), `blobs` (what moves
+//! whole), `status`, `gossip` (what gateways tell one another for people).
 //!
 //! Not here: sockets, threads, clocks, logging. Upholds I1, I4, I9, I10 on top of the lattice.
 
+mod blobs;
 mod donate;
 mod exchange;
+mod feeds;
 mod gossip;
 mod house;
 mod inspect;
 mod links;
 mod local;
 mod ops;
+mod owners;
 mod pull;
 mod repair;
 mod retire;
@@ -22,7 +26,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use covey_crdt::change::{Change, Place};
@@ -35,7 +39,9 @@ use covey_crdt::stamp::{Hlc, Stamp, WallMs};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use crate::blob::{Donations, Fetches};
 use crate::clocks;
+use crate::feed::FeedLog;
 use crate::input::{Input, Local, MonoTime};
 use crate::limits::{EPS_MS, EXCHANGE_MS, HOUSEKEEPING_MS, Knobs};
 use crate::load::OwnLoads;
@@ -122,6 +128,17 @@ pub struct Node {
     ops_applied: u64,
     tally: Tally,
     effect: Option<Effect>,
+    /// Feeds, whoever ingests them, and the workers whose events this gateway can read.
+    feeds: BTreeMap<WorkerId, FeedLog>,
+    feed_bytes: usize,
+    can_ingest: BTreeSet<WorkerId>,
+    /// Own ops of feeds that wait to be pushed.
+    unpushed: Vec<Bytes>,
+    fit_since: Option<MonoTime>,
+    report_version: u64,
+    bridge_at: MonoTime,
+    donations: Donations,
+    fetches: Fetches,
     /// When the peers are told of this node again, and up to which worker they were told the last time.
     summary_at: MonoTime,
     summary_after: Option<WorkerId>,
@@ -178,6 +195,15 @@ impl Node {
             ops_applied: 0,
             tally: Tally::default(),
             effect: None,
+            feeds: BTreeMap::new(),
+            feed_bytes: 0,
+            can_ingest: BTreeSet::new(),
+            unpushed: Vec::new(),
+            fit_since: None,
+            report_version: 0,
+            bridge_at: now,
+            donations: Donations::default(),
+            fetches: Fetches::default(),
             summary_at: now,
             summary_after: None,
             loses: false,
@@ -212,6 +238,7 @@ impl Node {
             Input::Member(member) => self.on_member(member),
             Input::Elapsed => {}
         }
+        self.sync_feeds();
         self.on_elapsed();
         self.settle();
     }
@@ -348,6 +375,11 @@ impl Node {
             Message::SliceRefused(refused) => self.on_slice_refused(from, &refused),
             Message::SliceEnd(end) => self.permits.end(from, end.session),
             Message::Summary(summary) => self.on_summary(from, *summary),
+            Message::FeedOps(ops) => self.on_feed_ops(from, &ops),
+            Message::FeedPull(pull) => self.on_feed_pull(from, &pull),
+            Message::FeedTrimmed(trimmed) => self.on_feed_trimmed(from, &trimmed),
+            Message::BlobAsk(ask) => self.on_blob_ask(from, &ask),
+            Message::BlobPiece(piece) => self.on_blob_piece(from, &piece),
         }
     }
 
@@ -387,6 +419,7 @@ impl Node {
 
     /// Passes the replica's changes on, and forgets who was sent the runs that are gone: their numbers are used again.
     fn pass_changes(&mut self) {
+        self.sync_feeds();
         for change in self.replica.take_changes() {
             if let Change::RunFreed { run } = change {
                 self.masks.freed(run);

@@ -40,7 +40,10 @@ impl Node {
     }
 
     fn apply(&mut self, life: LifeId, op: &Op) -> Result<Merged, ApplyError> {
-        if self.loses && matches!(op, Op::Touch(_)) { Ok(Merged::Unchanged) } else { self.replica.apply(life, op) }
+        let applied =
+            if self.loses && matches!(op, Op::Touch(_)) { Ok(Merged::Unchanged) } else { self.replica.apply(life, op) };
+        self.sync_feeds();
+        applied
     }
 
     /// Keeps the chains an op names, as far as they are stored.
@@ -53,9 +56,6 @@ impl Node {
 
     /// Counts an applied op and retains it.
     fn advance(&mut self, life: LifeId, head: Head, hash: u64, retained: Retained) {
-        if let Op::Stored(batch) = &*retained.op {
-            self.vector.advance_feed(&batch.worker, &batch.key);
-        }
         self.vector.advance(life, Head { seq: head.seq + 1, hash });
         self.ops_applied += 1;
         self.log_bytes += retained.bytes;
@@ -64,13 +64,7 @@ impl Node {
         match &*op {
             Op::Retired(end) => self.ended(end.life, end.last),
             Op::Forget(_) => self.prune_ends(),
-            Op::Joined { .. }
-            | Op::Left
-            | Op::Touch(_)
-            | Op::Floor(_)
-            | Op::Worker(_)
-            | Op::Stored(_)
-            | Op::Restated(_) => {}
+            Op::Joined { .. } | Op::Left | Op::Touch(_) | Op::Floor(_) | Op::Worker(_) | Op::Restated(_) => {}
         }
     }
 

@@ -34,8 +34,8 @@ impl Node {
             holders,
             blocks,
             ops_applied: self.ops_applied,
-            ops_held: self.logs.values().map(|log| log.held() as u64).sum(),
-            log_bytes: self.log_bytes as u64,
+            ops_held: self.ops_held(),
+            log_bytes: (self.log_bytes + self.feed_bytes) as u64,
             lives: self.vector.lives().count() as u64,
             closing: self.ends.closing.len() as u64,
             retired: self.replica.retired().len() as u64,
@@ -52,6 +52,12 @@ impl Node {
     pub fn settled_log_bytes(&self) -> usize {
         let settled = |at: MonoTime| self.now.since_ms(at) > HOUSEKEEPING_MS + 2 * PUSH_DELAY_MS;
         self.logs.values().map(|log| log.bytes_of(settled)).sum()
+    }
+
+    /// Ops received and held, of lives and of feeds.
+    pub(super) fn ops_held(&self) -> u64 {
+        let lives = self.logs.values().map(|log| log.held() as u64);
+        lives.chain(self.feeds.values().map(|log| log.held() as u64)).sum()
     }
 
     /// Whether an op was received and waits to be applied.
@@ -106,11 +112,13 @@ impl Node {
         // On a new connection the first exchange may only say what changed since the last one: until its whole vector has
         // come, how far apart the two are is not known.
         if let Some(heard) = peer.heard.filter(|_| peer.known_version > 0) {
-            status.lag_ms = Some(self.lag_ms(now, peer));
+            let (feed_ms, feeds) = self.feeds_lacking(now, peer);
+            status.lag_ms = Some(self.lag_ms(now, peer).max(feed_ms));
             status.their_lag_ms = Some(self.their_lag_ms(heard, peer));
-            let lag = peer.known.iter().map(|(life, head)| head.seq.saturating_sub(self.vector.head(*life).seq)).sum();
+            let lag: u64 =
+                peer.known.iter().map(|(life, head)| head.seq.saturating_sub(self.vector.head(*life).seq)).sum();
             let theirs = self.vector.lives().map(|(life, head)| head.seq.saturating_sub(peer.seq(life))).sum();
-            status.lag_ops = Some(lag);
+            status.lag_ops = Some(lag + feeds);
             status.their_lag_ops = Some(theirs);
             status.their_held_ops = Some(peer.held);
         }

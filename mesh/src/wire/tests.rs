@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::feed::{FeedReport, FeedState, Role};
 use crate::note::ClockState;
 use crate::status::Phase;
-use crate::summary::{Effect, PeerSeen, ReplicaCounts, Tally, WorkerSeen};
+use crate::summary::{Effect, FeedSeen, PeerSeen, ReplicaCounts, Tally, WorkerSeen};
 
 const GOLDEN: &str = include_str!("../../tests/golden/frames-1.txt");
 
@@ -23,7 +24,10 @@ fn messages() -> Vec<(&'static str, Message)> {
         generation: 3,
         life: id,
         position: 4,
+        part: 5,
+        digest: 6,
     };
+    let known = feed.clone();
     let exchange = Exchange {
         name: "gw-a".to_owned(),
         cluster: "prod".to_owned(),
@@ -48,6 +52,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         ends: buf(&[18; 16]),
         mesh: id,
         forgotten: buf(&[19; 24]),
+        ingests: true,
     };
     let entry = LoadEntry { worker: "w".to_owned(), rank: 0, requests: 3, queued_tokens: 4_000 };
     let reply = SliceReply {
@@ -67,6 +72,7 @@ fn messages() -> Vec<(&'static str, Message)> {
     };
     let ask =
         SliceAsk { session: 1, nth: 2, cursor: buf(&[3]), window: buf(&[4; 2]), holders: buf(&[5; 3]), whole: true };
+    let piece = BlobPiece { kind: 0, worker: "w".to_owned(), rank: 1, id: 2, total: 9, offset: 3, bytes: buf(&[4, 5]) };
     let refused = SliceRefused { session: 1, why: "busy".to_owned(), retry_after_ms: 300, kept: true };
     vec![
         ("exchange", Message::Exchange(Box::new(exchange))),
@@ -80,6 +86,11 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("slice-reply", Message::SliceReply(Box::new(reply))),
         ("slice-refused", Message::SliceRefused(refused)),
         ("slice-end", Message::SliceEnd(SliceEnd { session: 1 })),
+        ("feed-ops", Message::FeedOps(FeedOps { ops: vec![buf(&[1, 2]), buf(&[3])] })),
+        ("feed-pull", Message::FeedPull(FeedPull { wants: vec![known] })),
+        ("feed-trimmed", Message::FeedTrimmed(FeedTrimmed { worker: "w".to_owned(), rank: 1 })),
+        ("blob-ask", Message::BlobAsk(BlobAsk { kind: 1, worker: "w".to_owned(), rank: 1, id: 2, offset: 3 })),
+        ("blob-piece", Message::BlobPiece(piece)),
         ("summary", Message::Summary(Box::new(summary()))),
         ("refused", Message::Refused(Refused { why: "the name gw-a belongs to a live gateway".to_owned() })),
     ]
@@ -101,10 +112,14 @@ fn summary() -> Summary {
         rank: 1,
         incarnation: 2,
         blocks: 300,
+        stored: Some(280),
+        is_complete: true,
         digest: u64::MAX,
         floor_ms: None,
         newest_ms: Some(1_764_000_000_000),
     };
+    let report = FeedReport { state: FeedState::Exact, since_ms: 7, proven_ms: Some(8), lag_ms: None, position: 9 };
+    let feed = FeedSeen { worker: "w0".to_owned(), rank: 1, role: Role::Standby, report };
     let effect = Effect { measured: 1, prompt_tokens: 900, outcomes: vec![("hit".to_owned(), 1)], ..Effect::default() };
     Summary {
         wall_ms: 1_764_000_000_000,
@@ -118,6 +133,7 @@ fn summary() -> Summary {
         effect: Some(effect),
         peers: vec![peer],
         workers: vec![worker],
+        feeds: vec![feed],
     }
 }
 
@@ -174,6 +190,11 @@ fn a_kind_without_golden_bytes_does_not_compile() {
             Message::SliceRefused(_) => "slice-refused",
             Message::SliceEnd(_) => "slice-end",
             Message::Refused(_) => "refused",
+            Message::FeedOps(_) => "feed-ops",
+            Message::FeedPull(_) => "feed-pull",
+            Message::FeedTrimmed(_) => "feed-trimmed",
+            Message::BlobAsk(_) => "blob-ask",
+            Message::BlobPiece(_) => "blob-piece",
         };
         assert_eq!(kind, named);
     }

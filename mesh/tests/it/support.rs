@@ -12,6 +12,7 @@ use covey_mesh::input::Load;
 use covey_mesh::net::{Host, Mesh, MeshConfig, NetConfig, derive_hash_key, start};
 use covey_mesh::node::NodeConfig;
 use covey_mesh::note::Note;
+use covey_mesh::output::FeedOrder;
 
 pub(crate) const SECRET: [u8; 32] = [42; 32];
 
@@ -50,6 +51,7 @@ impl Host for TestHost {
         self.seen.notes.lock().expect("no panic inside").push(note.clone());
     }
 
+    fn feed(&mut self, _: FeedOrder) {}
     fn publish(&mut self) -> Option<Duration> {
         if self.seen.panic.swap(false, Ordering::SeqCst) {
             panic!("the host panics because a test wants it to");

@@ -134,6 +134,23 @@ impl Client {
         reading.finish(chat.answer, response.headers())
     }
 
+    /// Posts JSON and reads the whole answer; gives its text and a look at its headers.
+    pub(super) async fn post_json(
+        &self,
+        url: &str,
+        body: &Value,
+    ) -> Result<(String, impl Fn(&str) -> Option<String> + use<>), Failure> {
+        let request = self.http.post(url).header("x-covey-debug", "1").json(body);
+        let response = request.send().await.map_err(|why| Failure::Unreachable(cause(&why)))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let text = response.text().await.map_err(|why| Failure::Cut(cause(&why)))?;
+        if !status.is_success() {
+            let body = text.chars().take(QUOTE_CHARS_MAX).collect();
+            return Err(Failure::Refused { status: status.as_u16(), body });
+        }
+        Ok((text, move |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)))
+    }
+
     /// Sends an empty POST.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ const STRIDE: u32 = 211;
 ///
 /// # Errors
 /// When there are not so many.
-pub(super) fn free(wanted: usize) -> Result<Vec<SocketAddr>, String> {
+pub(crate) fn free(wanted: usize) -> Result<Vec<SocketAddr>, String> {
     // Demos that run side by side have neighbouring process ids: they begin further apart than one needs ports.
     let start = u16::try_from(std::process::id().wrapping_mul(STRIDE) % u32::from(COUNT)).expect("below the count");
     let ports = (0..COUNT).map(|step| FIRST + (start + step) % COUNT);

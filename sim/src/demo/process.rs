@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep};
 /// How much of a process's last output an error quotes.
 const TAIL_LINES: usize = 12;
 /// Pause between two looks at something that is about to happen.
-pub(super) const POLL: Duration = Duration::from_millis(20);
+pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// The programs that the demo runs.
 #[derive(Clone, Debug)]
-pub(super) struct Binaries {
-    pub(super) covey: PathBuf,
-    pub(super) covey_sim: PathBuf,
+pub(crate) struct Binaries {
+    pub(crate) covey: PathBuf,
+    pub(crate) covey_sim: PathBuf,
 }
 
 impl Binaries {
@@ -27,7 +27,7 @@ impl Binaries {
     ///
     /// # Errors
     /// Says which file is missing and how to get it.
-    pub(super) fn find(covey: Option<&Path>) -> Result<Self, String> {
+    pub(crate) fn find(covey: Option<&Path>) -> Result<Self, String> {
         let covey_sim = std::env::current_exe().map_err(|why| format!("own path is unknown: {why}"))?;
         let covey = covey.map_or_else(|| covey_sim.with_file_name("covey"), Path::to_path_buf);
         if !covey.is_file() {
@@ -43,15 +43,15 @@ impl Binaries {
 
 /// A running program. It is in a process group of its own, so that Ctrl-C reaches the demo alone, which then stops it.
 #[derive(Debug)]
-pub(super) struct Process {
-    pub(super) name: String,
+pub(crate) struct Process {
+    pub(crate) name: String,
     child: Child,
     log: PathBuf,
 }
 
 impl Process {
     /// Starts `program`; its output is appended to `<logs>/<name>.log`. Settings in the environment are not passed on.
-    pub(super) fn spawn(name: &str, program: &Path, args: &[String], logs: &Path) -> Result<Self, String> {
+    pub(crate) fn spawn(name: &str, program: &Path, args: &[String], logs: &Path) -> Result<Self, String> {
         let log = logs.join(format!("{name}.log"));
         let cannot = |why: std::io::Error| format!("{name} ({}) cannot be started: {why}", program.display());
         let out = File::options().create(true).append(true).open(&log).map_err(cannot)?;
@@ -67,7 +67,7 @@ impl Process {
     }
 
     /// An error when it has ended, with its last words.
-    pub(super) fn check(&mut self) -> Result<(), String> {
+    pub(crate) fn check(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(format!("{} ended by itself ({status}); it said:\n{}", self.name, self.tail())),
@@ -76,12 +76,12 @@ impl Process {
     }
 
     /// Kills it (SIGKILL) and waits until it is gone.
-    pub(super) async fn kill(&mut self) -> Result<(), String> {
+    pub(crate) async fn kill(&mut self) -> Result<(), String> {
         self.child.kill().await.map_err(|why| format!("{} cannot be killed: {why}", self.name))
     }
 
     /// Waits until its output has a line that begins with `prefix`; gives the rest of that line.
-    pub(super) async fn line(&mut self, prefix: &str, patience: Duration) -> Result<String, String> {
+    pub(crate) async fn line(&mut self, prefix: &str, patience: Duration) -> Result<String, String> {
         let deadline = Instant::now() + patience;
         loop {
             let output = self.output();
@@ -98,7 +98,7 @@ impl Process {
     }
 
     /// Its last lines of output, indented.
-    pub(super) fn tail(&self) -> String {
+    pub(crate) fn tail(&self) -> String {
         let output = self.output();
         let lines: Vec<_> = output.lines().collect();
         let last = &lines[lines.len().saturating_sub(TAIL_LINES)..];

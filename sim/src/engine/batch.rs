@@ -10,6 +10,7 @@ use covey_mesh::input::MonoTime;
 
 use super::content::{BLOCK_TOKENS, Job};
 use super::event::{Event, Reject};
+use super::kv::{KvBatch, KvLog, KvTruth};
 use super::pool::BlockPool;
 use super::request::{Request, RequestId};
 
@@ -19,8 +20,10 @@ const MICRO: u64 = 1_000_000;
 /// What an engine can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Tokens of KV cache; whole blocks of 16 are used, at least one.
+    /// Tokens of KV cache; whole blocks are used, at least one.
     pub cache_tokens: u64,
+    /// Tokens in a block; 0 is taken as 1.
+    pub block_tokens: u32,
     /// Prompt tokens computed in a second, all requests together; 0 is taken as 1.
     pub prefill_tokens_per_s: u32,
     /// Length of a step, in which every decoding request gets one token, in microseconds; 0 is taken as 1.
@@ -29,16 +32,20 @@ pub struct EngineConfig {
     pub running_max: usize,
     /// Requests that may wait; more are refused.
     pub waiting_max: usize,
+    /// What its names of blocks are derived from; another one in every life.
+    pub hash_seed: u64,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             cache_tokens: 120_000,
+            block_tokens: BLOCK_TOKENS,
             prefill_tokens_per_s: 8_000,
             decode_step_us: 12_000,
             running_max: 256,
             waiting_max: 1_024,
+            hash_seed: 0,
         }
     }
 }
@@ -47,7 +54,7 @@ impl EngineConfig {
     /// Blocks the cache has.
     #[must_use]
     pub fn blocks(&self) -> u32 {
-        u32::try_from(self.cache_tokens / u64::from(BLOCK_TOKENS)).unwrap_or(u32::MAX - 1).max(1)
+        u32::try_from(self.cache_tokens / u64::from(self.block_tokens.max(1))).unwrap_or(u32::MAX - 1).max(1)
     }
 }
 
@@ -87,7 +94,8 @@ struct Step {
 }
 
 /// An engine. Feed it with [`submit`](Self::submit) and [`cancel`](Self::cancel), call [`step`](Self::step) when
-/// [`next_deadline`](Self::next_deadline) has come, and drain [`poll_event`](Self::poll_event) after each call.
+/// [`next_deadline`](Self::next_deadline) has come, and drain [`poll_event`](Self::poll_event) and
+/// [`poll_kv`](Self::poll_kv) after each call.
 #[derive(Clone, Debug)]
 pub struct Engine {
     config: EngineConfig,
@@ -99,6 +107,11 @@ pub struct Engine {
     /// Prefill credit below one token, in micro-tokens.
     credit: u64,
     events: VecDeque<Event>,
+    kv: KvLog,
+    batches: VecDeque<KvBatch>,
+    /// Whether somebody waits for the truth, which the end of the present step will tell.
+    truth_wanted: bool,
+    truth: Option<KvTruth>,
     stats: Stats,
 }
 
@@ -106,6 +119,7 @@ impl Engine {
     /// An idle engine with an empty cache.
     #[must_use]
     pub fn new(config: EngineConfig) -> Self {
+        let config = EngineConfig { block_tokens: config.block_tokens.max(1), ..config };
         Self {
             config,
             pool: BlockPool::new(config.blocks()),
@@ -115,6 +129,10 @@ impl Engine {
             step: None,
             credit: 0,
             events: VecDeque::new(),
+            kv: KvLog::new(config.hash_seed),
+            batches: VecDeque::new(),
+            truth_wanted: false,
+            truth: None,
             stats: Stats::default(),
         }
     }
@@ -143,24 +161,47 @@ impl Engine {
         self.events.pop_front()
     }
 
+    /// What happened to the cache, the oldest step first.
+    pub fn poll_kv(&mut self) -> Option<KvBatch> {
+        self.batches.pop_front()
+    }
+
+    /// Asks for the cache as it is after the last batch. While a step is computed its end is waited for.
+    pub fn want_truth(&mut self) {
+        self.truth = self.kv.truth(&self.pool);
+        self.truth_wanted = self.truth.is_none();
+    }
+
+    /// The cache as asked for, once.
+    pub fn poll_truth(&mut self) -> Option<KvTruth> {
+        self.truth.take()
+    }
+
+    /// Empties the cache, as vLLM's `reset_prefix_cache` does: `false`, nothing changed, while a step is computed or a
+    /// block is in use. It is told with the next batch, so an idle engine keeps it to itself.
+    pub fn reset_cache(&mut self, now: MonoTime) -> bool {
+        self.step(now);
+        self.step.is_none() && self.kv.reset(&mut self.pool)
+    }
+
     /// Queues a request. An idle engine starts a step at once, a busy one looks at it when its present step ends.
     ///
     /// # Errors
     /// When the request can never fit or too many wait.
     ///
     /// # Panics
-    /// When `id` is that of a request still here, or the job has no token.
+    /// When `id` is that of a request still here.
     pub fn submit(&mut self, now: MonoTime, id: RequestId, job: Job) -> Result<(), Reject> {
         self.step(now);
-        assert!(job.prompt_tokens > 0 && job.output_tokens > 0, "a job has at least one token each way");
-        if job.blocks() > self.pool.len() {
-            let tokens = u64::from(job.prompt_tokens) + u64::from(job.output_tokens);
-            return Err(Reject::TooLong { tokens, tokens_max: u64::from(self.pool.len()) * u64::from(BLOCK_TOKENS) });
+        let block_tokens = self.config.block_tokens;
+        if job.blocks(block_tokens) > self.pool.len() {
+            let tokens = u64::from(job.prompt_tokens()) + u64::from(job.output_tokens());
+            return Err(Reject::TooLong { tokens, tokens_max: u64::from(self.pool.len()) * u64::from(block_tokens) });
         }
         if self.waiting.len() >= self.config.waiting_max {
             return Err(Reject::Busy { waiting: self.waiting.len() });
         }
-        let before = self.requests.insert(id, Request::new(job));
+        let before = self.requests.insert(id, Request::new(job, block_tokens));
         assert!(before.is_none(), "request {} is here already", id.0);
         self.waiting.push_back(id);
         if self.step.is_none() {
@@ -179,7 +220,7 @@ impl Engine {
         if let Some(step) = &mut self.step {
             step.work.retain(|&(worker, _)| worker != id);
         }
-        if self.requests.is_empty() {
+        if self.requests.is_empty() && !self.pool.has_changes() {
             self.step = None;
         }
         self.stats.cancelled += 1;
@@ -190,6 +231,10 @@ impl Engine {
     pub fn step(&mut self, now: MonoTime) {
         while let Some(step) = self.step.take_if(|step| step.ends <= now) {
             step.work.iter().for_each(|&(id, tokens)| self.complete(id, tokens));
+            self.batches.extend(self.kv.batch(step.ends, &mut self.pool));
+            if self.truth_wanted {
+                self.want_truth();
+            }
             if !self.requests.is_empty() {
                 self.start_step(step.ends);
             }
@@ -204,12 +249,12 @@ impl Engine {
             return;
         }
         if request.emitted == 0 {
-            self.stats.prompt_tokens += u64::from(request.job.prompt_tokens);
+            self.stats.prompt_tokens += u64::from(request.job.prompt_tokens());
         }
         request.emitted += 1;
         self.stats.generated_tokens += 1;
         self.events.push_back(Event::Token { id, emitted: request.emitted });
-        if request.emitted == request.job.output_tokens {
+        if request.emitted == request.job.output_tokens() {
             request.release(&mut self.pool);
             self.requests.remove(&id);
             self.running.retain(|&running| running != id);
@@ -277,7 +322,7 @@ impl Engine {
             }
             if !request.admitted {
                 request.admitted = true;
-                self.stats.queried_tokens += u64::from(request.job.prompt_tokens);
+                self.stats.queried_tokens += u64::from(request.job.prompt_tokens());
                 self.stats.hit_tokens += u64::from(request.computed);
                 self.events.push_back(Event::Admitted { id, cached_tokens: request.computed });
             }

@@ -1,6 +1,6 @@
 //! What an engine tells, and why it refuses.
 //!
-//! Not here: KV events; those come with event ingestion.
+//! Not here: what happens to the cache (`kv`).
 
 use std::fmt;
 

@@ -8,18 +8,30 @@
 //! Not here: who gets blocks and when (`batch`).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::content::BlockKey;
+use super::content::{BlockContent, BlockKey};
 use super::free_queue::FreeQueue;
 
 /// One physical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
-#[derive(Clone, Copy, Debug, Default)]
+/// What happened to the cache. Physical copies show: as in vLLM, nothing is said of other copies of the content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A request filled these blocks in one step, each behind the one before.
+    Stored(Vec<Arc<BlockContent>>),
+    /// A block was handed out again and lost this.
+    Evicted(Arc<BlockContent>),
+    /// Everything was forgotten.
+    Cleared,
+}
+
+#[derive(Clone, Debug, Default)]
 struct Block {
     refs: u32,
-    key: Option<BlockKey>,
+    content: Option<Arc<BlockContent>>,
     /// The next physical copy of the same content, in the order in which they were cached.
     next_copy: Option<BlockId>,
 }
@@ -32,6 +44,8 @@ pub struct BlockPool {
     /// First copy of each cached content.
     cached: HashMap<BlockKey, BlockId>,
     evicted: u64,
+    /// Oldest first, until somebody takes them.
+    changes: Vec<Change>,
 }
 
 impl BlockPool {
@@ -39,7 +53,7 @@ impl BlockPool {
     #[must_use]
     pub fn new(blocks: u32) -> Self {
         let empty = vec![Block::default(); blocks as usize];
-        Self { blocks: empty, free: FreeQueue::full(blocks), cached: HashMap::new(), evicted: 0 }
+        Self { blocks: empty, free: FreeQueue::full(blocks), cached: HashMap::new(), evicted: 0, changes: Vec::new() }
     }
 
     /// How many blocks there are.
@@ -74,7 +88,35 @@ impl BlockPool {
     /// What a block holds.
     #[must_use]
     pub fn key(&self, block: BlockId) -> Option<BlockKey> {
-        self.blocks[block.0 as usize].key
+        self.blocks[block.0 as usize].content.as_ref().map(|content| content.key)
+    }
+
+    /// What is cached, once for each physical copy, in the order of the blocks.
+    pub fn contents(&self) -> impl Iterator<Item = &Arc<BlockContent>> {
+        self.blocks.iter().filter_map(|block| block.content.as_ref())
+    }
+
+    /// Whether changes wait to be taken.
+    #[must_use]
+    pub const fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// What changed since the last call, oldest first.
+    #[must_use]
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Forgets all content. `false`, nothing changed, when a block is in use. The order of eviction stays.
+    pub fn clear(&mut self) -> bool {
+        if self.free.len() < self.len() {
+            return false;
+        }
+        self.blocks.fill(Block::default());
+        self.cached.clear();
+        self.changes.push(Change::Cleared);
+        true
     }
 
     /// How many requests refer to a block.
@@ -85,8 +127,8 @@ impl BlockPool {
 
     /// The cached blocks of the longest cached prefix of `chain`, at most `blocks_max` of them.
     #[must_use]
-    pub fn lookup(&self, chain: &[BlockKey], blocks_max: u32) -> Vec<BlockId> {
-        chain.iter().take(blocks_max as usize).map_while(|key| self.cached.get(key).copied()).collect()
+    pub fn lookup(&self, chain: &[Arc<BlockContent>], blocks_max: u32) -> Vec<BlockId> {
+        chain.iter().take(blocks_max as usize).map_while(|block| self.cached.get(&block.key).copied()).collect()
     }
 
     /// Takes a reference to each of `hits` and to `fresh` new blocks, evicting what is freed longest. Gives `hits` and
@@ -103,14 +145,24 @@ impl BlockPool {
         Some(taken)
     }
 
-    /// Records what a referenced block holds from now on. Content that is cached already gets another physical copy.
-    pub fn cache(&mut self, block: BlockId, key: BlockKey) {
+    /// Records what referenced blocks, as many as `contents`, hold from now on. Content that is cached already gets another
+    /// physical copy.
+    pub fn cache(&mut self, blocks: &[BlockId], contents: &[Arc<BlockContent>]) {
+        assert_eq!(blocks.len(), contents.len(), "every block is filled with something");
+        if contents.is_empty() {
+            return;
+        }
+        blocks.iter().zip(contents).for_each(|(&block, content)| self.fill(block, content));
+        self.changes.push(Change::Stored(contents.to_vec()));
+    }
+
+    fn fill(&mut self, block: BlockId, content: &Arc<BlockContent>) {
         let slot = &mut self.blocks[block.0 as usize];
         assert!(slot.refs > 0, "only a referenced block can be filled");
-        assert!(slot.key.is_none() && slot.next_copy.is_none(), "a block is filled once");
-        slot.key = Some(key);
-        let Some(&first) = self.cached.get(&key) else {
-            self.cached.insert(key, block);
+        assert!(slot.content.is_none() && slot.next_copy.is_none(), "a block is filled once");
+        slot.content = Some(Arc::clone(content));
+        let Some(&first) = self.cached.get(&content.key) else {
+            self.cached.insert(content.key, block);
             return;
         };
         let mut last = first;
@@ -148,9 +200,12 @@ impl BlockPool {
 
     /// Forgets what a free block holds. Other copies of the content stay.
     fn evict(&mut self, block: BlockId) {
-        let Block { key: Some(key), next_copy, .. } = self.blocks[block.0 as usize] else { return };
+        let Block { content: Some(content), next_copy, .. } = std::mem::take(&mut self.blocks[block.0 as usize]) else {
+            return;
+        };
         self.evicted += 1;
-        self.blocks[block.0 as usize] = Block::default();
+        let key = content.key;
+        self.changes.push(Change::Evicted(content));
         let first = self.cached[&key];
         match (first == block, next_copy) {
             (true, Some(next)) => drop(self.cached.insert(key, next)),

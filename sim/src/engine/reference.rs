@@ -2,7 +2,9 @@
 //!
 //! Not here: the comparisons themselves (`tests`).
 
-use super::{BlockId, BlockKey};
+use std::sync::Arc;
+
+use super::{BlockContent, BlockId, BlockKey};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReferencePool {
@@ -18,10 +20,10 @@ impl ReferencePool {
         Self { free: (0..blocks).map(BlockId).collect(), cached: Vec::new(), refs: vec![0; blocks as usize] }
     }
 
-    pub(super) fn lookup(&self, chain: &[BlockKey], blocks_max: u32) -> Vec<BlockId> {
+    pub(super) fn lookup(&self, chain: &[Arc<BlockContent>], blocks_max: u32) -> Vec<BlockId> {
         let mut hits = Vec::new();
         for wanted in chain.iter().take(blocks_max as usize) {
-            let Some((_, block)) = self.cached.iter().find(|(key, _)| key == wanted) else { break };
+            let Some((_, block)) = self.cached.iter().find(|(key, _)| *key == wanted.key) else { break };
             hits.push(*block);
         }
         hits

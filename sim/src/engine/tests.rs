@@ -1,5 +1,7 @@
 //! Hazards of the engine model: wrong eviction order, wrong hit length, lost or doubled blocks, drifting time.
 
+use std::sync::Arc;
+
 use covey_mesh::input::MonoTime;
 use proptest::prelude::*;
 
@@ -15,7 +17,13 @@ fn config(cache_tokens: u64) -> EngineConfig {
 /// A job whose prompt is the text of these letters, a block each, and whose answer is `answer` blocks of `x`.
 fn job(blocks: &str, answer: usize) -> Job {
     let prompt: String = blocks.chars().flat_map(|letter| std::iter::repeat_n(letter, 64)).collect();
-    Job::new("", &prompt, &"x".repeat(64 * answer))
+    Job::text("", &prompt, &"x".repeat(64 * answer))
+}
+
+/// A job that shares no block with one of another number.
+fn apart(number: u64, prompt_tokens: u32, output_tokens: u32) -> Job {
+    let ids: Vec<_> = (0..prompt_tokens).map(|nth| number as u32 * 1_000_000 + nth).collect();
+    Job::new("", &ids, &vec![7; output_tokens as usize])
 }
 
 fn at(step: u64) -> MonoTime {
@@ -70,7 +78,7 @@ fn an_answer_is_cached_for_the_next_turn_except_its_last_token() {
 #[test]
 fn prefill_takes_the_configured_time_and_decode_a_step_a_token() {
     let mut engine = Engine::new(config(16_000));
-    engine.submit(at(0), RequestId(1), Job { prompt_tokens: 3_200, output_tokens: 5, chain: vec![] }).expect("it fits");
+    engine.submit(at(0), RequestId(1), apart(1, 3_200, 5)).expect("it fits");
     let mut first = None;
     while let Some(deadline) = engine.next_deadline() {
         engine.step(deadline);
@@ -88,9 +96,7 @@ fn prefill_takes_the_configured_time_and_decode_a_step_a_token() {
 fn queued_prefills_share_one_rate() {
     let mut engine = Engine::new(config(16_000));
     for id in 1..=4 {
-        engine
-            .submit(at(0), RequestId(id), Job { prompt_tokens: 800, output_tokens: 1, chain: vec![] })
-            .expect("it fits");
+        engine.submit(at(0), RequestId(id), apart(id, 800, 1)).expect("it fits");
     }
     let (_, last) = drain(&mut engine);
     // The first step had started with one request only, which takes all of a step's prefill anyway.
@@ -101,7 +107,7 @@ fn queued_prefills_share_one_rate() {
 fn fractions_of_a_token_are_not_lost() {
     let slow = EngineConfig { prefill_tokens_per_s: 150, ..config(1_600) };
     let mut engine = Engine::new(slow);
-    engine.submit(at(0), RequestId(1), Job { prompt_tokens: 30, output_tokens: 1, chain: vec![] }).expect("it fits");
+    engine.submit(at(0), RequestId(1), apart(1, 30, 1)).expect("it fits");
     assert_eq!(drain(&mut engine).1, at(20), "1.5 tokens a step");
 }
 
@@ -117,23 +123,23 @@ fn two_prompts_computed_at_once_keep_two_copies() {
         "it came after the first one's prefill; only the last block is computed again"
     );
     let keys: Vec<_> = (0..engine.pool().len()).filter_map(|block| engine.pool().key(BlockId(block))).collect();
-    let fourth = job("abcd", 1).chain[3];
+    let fourth = job("abcd", 1).chain(16)[3].key;
     assert_eq!(keys.iter().filter(|&&key| key == fourth).count(), 2, "vLLM does not merge equal blocks");
 }
 
 #[test]
 fn evicting_one_copy_leaves_the_other_to_hit() {
     let mut pool = BlockPool::new(3);
-    let key = BlockKey(7);
+    let key = keys(&[7]);
     let first = pool.acquire(&[], 1).expect("free");
     let second = pool.acquire(&[], 1).expect("free");
-    pool.cache(first[0], key);
-    pool.cache(second[0], key);
+    pool.cache(&first, &key);
+    pool.cache(&second, &key);
     pool.release(&first);
     pool.release(&second);
-    assert_eq!(pool.lookup(&[key], 9), first, "the copy cached first answers");
+    assert_eq!(pool.lookup(&key, 9), first, "the copy cached first answers");
     let _ = pool.acquire(&[], 2).expect("the empty block and the first copy");
-    assert_eq!(pool.lookup(&[key], 9), second);
+    assert_eq!(pool.lookup(&key, 9), second);
 }
 
 #[test]
@@ -218,8 +224,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 /// Keys of a chain of one-letter blocks.
-fn keys(chain: &[u8]) -> Vec<BlockKey> {
-    super::chain("", &chain.iter().flat_map(|&letter| [letter; 64]).collect::<Vec<_>>())
+fn keys(chain: &[u8]) -> Vec<Arc<BlockContent>> {
+    super::chain("", &chain.iter().flat_map(|&letter| [u32::from(letter); 16]).collect::<Vec<_>>(), 16)
 }
 
 proptest! {
@@ -238,10 +244,9 @@ proptest! {
                     let taken = fast.acquire(&hits, fresh);
                     prop_assert_eq!(&taken, &slow.acquire(&hits, fresh));
                     let Some(taken) = taken else { continue };
-                    for index in hits.len()..chain.len().min(fill) {
-                        fast.cache(taken[index], chain[index]);
-                        slow.cache(taken[index], chain[index]);
-                    }
+                    let filled = hits.len()..chain.len().min(fill).max(hits.len());
+                    fast.cache(&taken[filled.clone()], &chain[filled.clone()]);
+                    filled.for_each(|index| slow.cache(taken[index], chain[index].key));
                     live.push(taken);
                 }
                 Op::End { which } if !live.is_empty() => {
@@ -267,7 +272,7 @@ proptest! {
         for (serial, (letters, answer, gap, cancel)) in jobs.iter().enumerate() {
             now += gap;
             let text: String = letters.iter().flat_map(|letter| std::iter::repeat_n(char::from(b'a' + letter), 64)).collect();
-            let job = Job::new("", &text, &"y".repeat(*answer));
+            let job = Job::text("", &text, &"y".repeat(*answer));
             let id = RequestId(serial as u64);
             if engine.submit(at(now), id, job).is_err() { cancelled.push(id); }
             if *cancel < 10 && serial > 0 {

@@ -149,6 +149,7 @@ mod tests {
             summary: Arc::new(summary),
             age_ms: 400,
             workers: BTreeMap::new(),
+            feeds: BTreeMap::new(),
         });
         let life = peer.to_string();
         status.peers.push(PeerStatus { name: "gw-1".to_owned(), life, heard_ms: Some(100), ..PeerStatus::default() });

@@ -158,7 +158,6 @@ pub(super) fn facts(op: &Op, say: &mut dyn FnMut(&WorkerId, &Incarnation, Says<'
             let says = update.capacity_tokens.map_or(Says::Exists, Says::Capacity);
             say(&update.worker, &update.incarnation, says);
         }
-        Op::Stored(batch) => say(&batch.worker, &batch.key.incarnation, Says::Exists),
         Op::Restated(slice) => {
             for (worker, record) in &slice.workers {
                 say(worker, &record.incarnation, record.capacity_tokens.map_or(Says::Exists, Says::Capacity));

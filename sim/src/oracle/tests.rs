@@ -82,9 +82,7 @@ fn naive(made: &Made, vector: &BTreeMap<LifeId, u64>) -> (Option<Incarnation>, C
         Op::Touch(touch) => touch.incarnation.clone(),
         Op::Floor(raise) => raise.incarnation.clone(),
         Op::Worker(update) => update.incarnation.clone(),
-        Op::Joined { .. } | Op::Left | Op::Stored(_) | Op::Restated(_) | Op::Retired(_) | Op::Forget(_) => {
-            Incarnation::unknown()
-        }
+        Op::Joined { .. } | Op::Left | Op::Restated(_) | Op::Retired(_) | Op::Forget(_) => Incarnation::unknown(),
     };
     let newest = ops.iter().map(|op| of(op)).max();
     let (mut blocks, mut floor, mut capacity) = (Coverage::new(), Rank::LOWEST, None::<u64>);
@@ -98,7 +96,7 @@ fn naive(made: &Made, vector: &BTreeMap<LifeId, u64>) -> (Option<Incarnation>, C
             }
             Op::Floor(raise) => floor = floor.max(raise.floor),
             Op::Worker(update) => capacity = capacity.into_iter().chain(update.capacity_tokens).min(),
-            Op::Joined { .. } | Op::Left | Op::Stored(_) | Op::Restated(_) | Op::Retired(_) | Op::Forget(_) => {}
+            Op::Joined { .. } | Op::Left | Op::Restated(_) | Op::Retired(_) | Op::Forget(_) => {}
         }
     }
     let mut ranks: Vec<Rank> = blocks.values().map(|(stamp, depth)| Rank { stamp: *stamp, depth: *depth }).collect();

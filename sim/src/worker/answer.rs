@@ -24,8 +24,8 @@ impl Answer {
     }
 
     /// Exactly `tokens` tokens that depend on nothing but the prompt.
-    pub(super) fn made_up(prompt: &str, tokens: u32) -> Self {
-        let text = (0..tokens).flat_map(|token| word(xxh3_64_with_seed(prompt.as_bytes(), u64::from(token)))).collect();
+    pub(super) fn made_up(prompt: &[u8], tokens: u32) -> Self {
+        let text = (0..tokens).flat_map(|token| word(xxh3_64_with_seed(prompt, u64::from(token)))).collect();
         Self { text, finish_reason: "length" }
     }
 }
@@ -43,10 +43,10 @@ mod tests {
 
     #[test]
     fn made_up_answers_have_their_length_and_depend_on_the_prompt() {
-        let one = Answer::made_up("a prompt", 40);
+        let one = Answer::made_up(b"a prompt", 40);
         assert_eq!(tokens_in(one.text.len()), 40);
-        assert_eq!(one, Answer::made_up("a prompt", 40));
-        assert_ne!(one.text, Answer::made_up("another", 40).text);
+        assert_eq!(one, Answer::made_up(b"a prompt", 40));
+        assert_ne!(one.text, Answer::made_up(b"another", 40).text);
     }
 
     #[test]

@@ -9,12 +9,15 @@ use serde_json::Value;
 use super::answer::Answer;
 use super::error::ApiError;
 use super::template::{Message, render};
+use super::tokenize::{Tokenize, Tokens};
 use crate::engine::Job;
 
 /// Answer length when neither a script nor `max_tokens` says; OpenAI's default for plain completions.
 const ANSWER_TOKENS_DEFAULT: u32 = 16;
 /// Longest made-up answer: a typo in `max_tokens` must not make the worker write for hours.
 const ANSWER_TOKENS_MAX: u32 = 16_384;
+/// What a prompt may be.
+const PROMPT_FORMS: &str = "prompt must be one string or one list of token ids: this model takes no batches";
 
 /// Which of the two routes was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +31,19 @@ pub(super) enum Route {
 pub(super) struct Ask {
     pub(super) route: Route,
     pub(super) model: Option<String>,
-    pub(super) prompt: String,
     pub(super) answer: Answer,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
-    salt: String,
+    /// Whether the answer's ids are told, so that the next prompt can be made of them.
+    pub(super) tells_ids: bool,
+    /// The request as the engine sees it.
+    pub(super) job: Job,
+}
+
+/// What is to be answered.
+enum Prompt {
+    Text(String),
+    Ids(Vec<u32>),
 }
 
 #[derive(Deserialize)]
@@ -61,6 +72,8 @@ struct Rest {
     stream_options: Option<StreamOptions>,
     n: Option<u32>,
     cache_salt: Option<String>,
+    #[serde(default)]
+    return_token_ids: bool,
     covey_script: Option<Script>,
 }
 
@@ -77,30 +90,31 @@ struct Script {
 
 impl Ask {
     /// Reads a body of `/v1/chat/completions`.
-    pub(super) fn chat(body: &[u8]) -> Result<Self, ApiError> {
+    pub(super) fn chat(body: &[u8], tokenizer: &dyn Tokenize) -> Result<Self, ApiError> {
         let body: ChatBody = parse(body)?;
         if body.messages.is_empty() {
             return Err(ApiError::bad("messages", "messages is empty: send at least one"));
         }
         let prompt = render(&body.messages, body.tools.as_ref()).map_err(|why| ApiError::bad("messages", &why))?;
         let tokens_max = body.max_completion_tokens.or(body.rest.max_tokens);
-        Self::new(Route::Chat, prompt, tokens_max, body.rest)
+        Self::new(Route::Chat, Prompt::Text(prompt), tokens_max, body.rest, tokenizer)
     }
 
     /// Reads a body of `/v1/completions`.
-    pub(super) fn text(body: &[u8]) -> Result<Self, ApiError> {
+    pub(super) fn text(body: &[u8], tokenizer: &dyn Tokenize) -> Result<Self, ApiError> {
         let body: TextBody = parse(body)?;
-        let only = body.prompt.as_array().filter(|prompts| prompts.len() == 1).map(|prompts| &prompts[0]);
-        let prompt = only.unwrap_or(&body.prompt).as_str();
-        let prompt = prompt.ok_or_else(|| {
-            ApiError::bad("prompt", "prompt must be one string: this model takes neither batches nor token ids")
-        })?;
-        let prompt = prompt.to_owned();
+        let prompt = Prompt::read(&body.prompt).ok_or_else(|| ApiError::bad("prompt", PROMPT_FORMS))?;
         let tokens_max = body.rest.max_tokens;
-        Self::new(Route::Text, prompt, tokens_max, body.rest)
+        Self::new(Route::Text, prompt, tokens_max, body.rest, tokenizer)
     }
 
-    fn new(route: Route, prompt: String, tokens_max: Option<u32>, rest: Rest) -> Result<Self, ApiError> {
+    fn new(
+        route: Route,
+        prompt: Prompt,
+        tokens_max: Option<u32>,
+        rest: Rest,
+        tokenizer: &dyn Tokenize,
+    ) -> Result<Self, ApiError> {
         if tokens_max == Some(0) || tokens_max.is_some_and(|tokens| tokens > ANSWER_TOKENS_MAX) {
             let why = format!("max_tokens must be between 1 and {ANSWER_TOKENS_MAX}");
             return Err(ApiError::bad("max_tokens", &why));
@@ -110,22 +124,48 @@ impl Ask {
         }
         let answer = match rest.covey_script {
             Some(script) => Answer::scripted(&script.answer, tokens_max),
-            None => Answer::made_up(&prompt, tokens_max.unwrap_or(ANSWER_TOKENS_DEFAULT)),
+            None => Answer::made_up(&prompt.bytes(), tokens_max.unwrap_or(ANSWER_TOKENS_DEFAULT)),
         };
+        let tells_ids = rest.return_token_ids || matches!(prompt, Prompt::Ids(_));
+        let tokens = prompt.answered(&answer.text, tokenizer);
         Ok(Self {
             route,
             model: rest.model,
-            prompt,
             answer,
             stream: rest.stream,
             include_usage: rest.stream_options.is_some_and(|options| options.include_usage),
-            salt: rest.cache_salt.unwrap_or_default(),
+            tells_ids,
+            job: Job::new(&rest.cache_salt.unwrap_or_default(), &tokens.prompt, &tokens.answer),
         })
     }
+}
 
-    /// The request as the engine sees it.
-    pub(super) fn job(&self) -> Job {
-        Job::new(&self.salt, &self.prompt, &self.answer.text)
+impl Prompt {
+    /// A string, a list of ids, or a list of one of these.
+    fn read(value: &Value) -> Option<Self> {
+        let only = value.as_array().filter(|items| items.len() == 1).map(|items| &items[0]);
+        let value = only.filter(|only| !only.is_number()).unwrap_or(value);
+        if let Some(text) = value.as_str() {
+            return Some(Self::Text(text.to_owned()));
+        }
+        let ids = value.as_array().filter(|ids| !ids.is_empty())?;
+        let ids: Option<_> = ids.iter().map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok())).collect();
+        ids.map(Self::Ids)
+    }
+
+    /// What an answer follows from.
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.as_bytes().to_vec(),
+            Self::Ids(ids) => ids.iter().flat_map(|id| id.to_le_bytes()).collect(),
+        }
+    }
+
+    fn answered(self, answer: &str, tokenizer: &dyn Tokenize) -> Tokens {
+        match self {
+            Self::Text(prompt) => tokenizer.text(&prompt, answer),
+            Self::Ids(prompt) => Tokens { prompt, answer: tokenizer.answer(answer) },
+        }
     }
 }
 

@@ -34,12 +34,24 @@ impl ApiError {
     }
 
     pub(super) fn no_such_route() -> Self {
-        let message = "no such route: try /v1/chat/completions, /v1/completions, /v1/models, /health or /metrics";
+        let message = "no such route: try /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics, \
+            /covey/truth or /covey/fault";
         Self::new(StatusCode::NOT_FOUND, "NotFoundError", None, message)
     }
 
+    pub(super) fn engine_died() -> Self {
+        let message = "the engine restarted before the answer was whole: send the request again";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", None, message)
+    }
+
+    pub(super) fn in_use() -> Self {
+        let message =
+            "a block is in use or a step is being computed: the cache was not reset, try again when it is idle";
+        Self::new(StatusCode::CONFLICT, "ConflictError", Some("kind"), message)
+    }
+
     pub(super) fn wrong_method() -> Self {
-        let message = "wrong method: completions are POST, everything else is GET";
+        let message = "wrong method: completions and faults are POST, everything else is GET";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "BadRequestError", None, message)
     }
 }

@@ -5,7 +5,6 @@
 use std::fmt::Write as _;
 
 use super::host::Host;
-use crate::engine::BLOCK_TOKENS;
 
 /// The page.
 pub(super) fn render(host: &Host, model: &str) -> String {
@@ -32,7 +31,7 @@ pub(super) fn render(host: &Host, model: &str) -> String {
     ] {
         page.counter(name, help, value);
     }
-    page.cache_config(blocks);
+    page.cache_config(host.config().block_tokens, blocks);
     page.process_start(host.started_unix_s());
     page.text
 }
@@ -51,10 +50,10 @@ impl Page {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} counter\n{name}{{{}}} {value}.0", self.labels);
     }
 
-    fn cache_config(&mut self, blocks: u32) {
+    fn cache_config(&mut self, block_tokens: u32, blocks: u32) {
         let name = "vllm:cache_config_info";
         let labels = format!(
-            r#"block_size="{BLOCK_TOKENS}",cache_dtype="auto",enable_prefix_caching="True",engine="0",num_gpu_blocks="{blocks}""#
+            r#"block_size="{block_tokens}",cache_dtype="auto",enable_prefix_caching="True",engine="0",num_gpu_blocks="{blocks}""#
         );
         let _ = writeln!(self.text, "# HELP {name} Size of the KV cache.\n# TYPE {name} gauge\n{name}{{{labels}}} 1.0");
     }

@@ -2,17 +2,23 @@
 //!
 //! Routes: `/v1/chat/completions` and `/v1/completions` (streamed and not), `/v1/models`, `/health`, `/metrics` with
 //! vLLM's names. A body field `covey_script: {"answer": "text"}` scripts the answer, so that a client knows what the
-//! next turn has to carry; without it the answer is a function of the prompt, `max_tokens` tokens long.
+//! next turn has to carry; without it the answer is a function of the prompt, `max_tokens` tokens long. A prompt of token
+//! ids is taken as it is, and its answer has `token_ids` too; with `return_token_ids` every answer has.
 //!
-//! Not here: cache and timing (`engine`). Absent: sampling, log probabilities, several choices, token-id prompts.
+//! With `--kv-events` the cache is told on ZMQ sockets (`kv`). `GET /covey/truth` says what it holds after the last batch,
+//! `POST /covey/fault` makes something go wrong.
+//!
+//! Not here: cache and timing (`engine`). Absent: sampling, log probabilities, several choices.
 
 mod answer;
 mod ask;
 mod error;
 mod host;
+mod kv;
 mod metrics;
 mod reply;
 mod template;
+mod tokenize;
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -29,18 +35,26 @@ use axum::serve::ListenerExt;
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::EngineConfig;
 use ask::Ask;
 use error::ApiError;
 use host::Host;
+pub(crate) use kv::payload;
+use kv::{Fault, Order, Publisher};
+pub use kv::{KvArgs, Wire};
+use tokenize::{FourBytes, Tokenize};
 
 /// Largest body taken: about eight million tokens of text.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// How the line begins that says where a worker can be reached.
+/// How the line begins that says where a worker can be reached: its first line.
 pub const READY: &str = "worker listens on http://";
+/// How the line begins that says where KV events are published: its second line, with `--kv-events`.
+pub const KV_EVENTS_ON: &str = "kv-events on ";
+/// How the line begins that says where replays are served: its third line, with `--replay`.
+pub const REPLAY_ON: &str = "replay on ";
 
 /// What `covey-sim worker` is told.
 #[derive(Args, Clone, Debug)]
@@ -57,6 +71,9 @@ pub struct WorkerArgs {
     /// Size of its KV cache in tokens
     #[arg(long, default_value_t = 120_000, value_parser = clap::value_parser!(u64).range(16..=1 << 32))]
     pub cache_tokens: u64,
+    /// Tokens in a block of its KV cache
+    #[arg(long, default_value_t = crate::engine::BLOCK_TOKENS, value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub block_tokens: u32,
     /// Prompt tokens it computes in a second, all requests together
     #[arg(long, default_value_t = 8_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub prefill_tokens_per_s: u32,
@@ -69,12 +86,16 @@ pub struct WorkerArgs {
     /// Exit when standard input closes, so that it never outlives who started it
     #[arg(long)]
     pub exit_with_stdin: bool,
+    /// Its KV events
+    #[command(flatten)]
+    pub kv: KvArgs,
 }
 
 impl WorkerArgs {
     fn engine(&self) -> EngineConfig {
         EngineConfig {
             cache_tokens: self.cache_tokens,
+            block_tokens: self.block_tokens,
             prefill_tokens_per_s: self.prefill_tokens_per_s,
             decode_step_us: self.decode_step_ms * 1_000,
             running_max: self.running_max as usize,
@@ -87,6 +108,13 @@ impl WorkerArgs {
 pub struct Worker {
     listener: TcpListener,
     server: Arc<Server>,
+    events: Option<Events>,
+}
+
+/// Bound sockets, and what the engine will tell them.
+struct Events {
+    publisher: Publisher,
+    orders: mpsc::UnboundedReceiver<Order>,
 }
 
 /// What every request sees.
@@ -94,17 +122,39 @@ struct Server {
     model: String,
     id: String,
     host: Arc<Host>,
+    tokenizer: Box<dyn Tokenize>,
 }
 
 impl Worker {
-    /// Binds the address.
+    /// Binds the address, and those for KV events.
     ///
     /// # Errors
-    /// When it is taken or not this machine's.
+    /// When one is taken or not this machine's.
     pub async fn bind(args: &WorkerArgs) -> io::Result<Self> {
         let listener = TcpListener::bind(args.listen).await?;
-        let server = Server { model: args.model.clone(), id: args.id.clone(), host: Host::new(args.engine()) };
-        Ok(Self { listener, server: Arc::new(server) })
+        let publisher = args.kv.bind(args.block_tokens).await.map_err(io::Error::other)?;
+        let (orders, events) = match publisher {
+            Some(publisher) => {
+                let (sender, orders) = mpsc::unbounded_channel();
+                (Some(sender), Some(Events { publisher, orders }))
+            }
+            None => (None, None),
+        };
+        let host = Host::new(args.engine(), orders);
+        let server = Server { model: args.model.clone(), id: args.id.clone(), host, tokenizer: Box::new(FourBytes) };
+        Ok(Self { listener, server: Arc::new(server), events })
+    }
+
+    /// Where KV events are published, like `tcp://127.0.0.1:5557`; `None` when they are not.
+    #[must_use]
+    pub fn kv_events(&self) -> Option<&str> {
+        self.events.as_ref().map(|events| events.publisher.events.as_str())
+    }
+
+    /// Where replays of KV events are served.
+    #[must_use]
+    pub fn replay(&self) -> Option<&str> {
+        self.events.as_ref().and_then(|events| events.publisher.replay.as_deref())
     }
 
     /// The address it is bound to.
@@ -118,7 +168,7 @@ impl Worker {
     /// Serves until the future is dropped.
     ///
     /// # Errors
-    /// When the listener breaks.
+    /// When the listener breaks, or after a restart an address for KV events is gone.
     pub async fn serve(self) -> io::Result<()> {
         let host = Arc::clone(&self.server.host);
         let listener = self.listener.tap_io(|stream| {
@@ -128,18 +178,36 @@ impl Worker {
         tokio::select! {
             served = axum::serve(listener, router(self.server)) => served,
             () = host.run() => Ok(()),
+            ended = publish(self.events) => ended,
         }
+    }
+
+    /// The lines that say where it can be reached.
+    fn ready(&self) -> io::Result<String> {
+        let events = self.kv_events().map(|address| format!("{KV_EVENTS_ON}{address}\n"));
+        let replay = self.replay().map(|address| format!("{REPLAY_ON}{address}\n"));
+        let ready = format!("{READY}{}\n", self.address()?);
+        Ok(std::iter::once(ready).chain(events).chain(replay).collect())
     }
 }
 
-/// Serves until interrupted, terminated or (with `--exit-with-stdin`) orphaned. Prints one line when it is reachable.
+/// Publishes KV events, if there are to be any.
+async fn publish(events: Option<Events>) -> io::Result<()> {
+    match events {
+        Some(Events { publisher, orders }) => publisher.run(orders).await.map_err(io::Error::other),
+        None => std::future::pending().await,
+    }
+}
+
+/// Serves until interrupted, terminated or (with `--exit-with-stdin`) orphaned. When it is reachable it prints where: the
+/// address of HTTP ([`READY`]), then those of KV events ([`KV_EVENTS_ON`]) and replays ([`REPLAY_ON`]), a line each.
 ///
 /// # Errors
 /// When the address cannot be bound or the listener breaks, in words for a terminal.
 pub async fn run(args: &WorkerArgs) -> Result<(), String> {
     let cannot = |why: io::Error| format!("worker cannot serve on {}: {why}", args.listen);
     let worker = Worker::bind(args).await.map_err(cannot)?;
-    let ready = format!("{READY}{}\n", worker.address().map_err(cannot)?);
+    let ready = worker.ready().map_err(cannot)?;
     io::stdout().write_all(ready.as_bytes()).map_err(cannot)?;
     tokio::select! {
         served = worker.serve() => served.map_err(cannot),
@@ -178,6 +246,8 @@ fn router(server: Arc<Server>) -> Router {
         .route("/v1/models", get(models))
         .route("/health", get(|| async {}))
         .route("/metrics", get(scrape))
+        .route("/covey/truth", get(truth))
+        .route("/covey/fault", post(fault))
         .fallback(|| async { ApiError::no_such_route() })
         .method_not_allowed_fallback(|| async { ApiError::wrong_method() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -185,12 +255,12 @@ fn router(server: Arc<Server>) -> Router {
 }
 
 async fn chat(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
-    let ask = Ask::chat(&body?)?;
+    let ask = Ask::chat(&body?, &*server.tokenizer)?;
     answer(&server, ask).await
 }
 
 async fn text(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
-    let ask = Ask::text(&body?)?;
+    let ask = Ask::text(&body?, &*server.tokenizer)?;
     answer(&server, ask).await
 }
 
@@ -198,17 +268,33 @@ async fn answer(server: &Server, ask: Ask) -> Result<Response, ApiError> {
     if let Some(asked) = ask.model.as_ref().filter(|asked| **asked != server.model) {
         return Err(ApiError::unknown_model(asked, &server.model));
     }
-    let ticket = server.host.submit(ask.job())?;
+    let ticket = server.host.submit(ask.job.clone())?;
     let reply = reply::Reply::new(ask, ticket, &server.model, &server.id);
-    Ok(if reply.streams() { reply.stream() } else { reply.whole().await })
+    if reply.streams() { Ok(reply.stream()) } else { reply.whole().await }
 }
 
 async fn models(State(server): State<Arc<Server>>) -> Response {
-    let tokens_max = u64::from(server.host.config().blocks()) * u64::from(crate::engine::BLOCK_TOKENS);
+    let tokens_max = u64::from(server.host.config().blocks()) * u64::from(server.host.config().block_tokens);
     axum::Json(reply::models(&server.model, tokens_max)).into_response()
 }
 
 async fn scrape(State(server): State<Arc<Server>>) -> Response {
     let text = metrics::render(&server.host, &server.model);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+async fn truth(State(server): State<Arc<Server>>) -> Response {
+    let truth = server.host.truth().await;
+    let token = format!("{:.3}", truth.started_unix_s);
+    axum::Json(kv::truth_json(&truth.kv, &token, server.host.config().block_tokens)).into_response()
+}
+
+async fn fault(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
+    let fault: Fault =
+        serde_json::from_slice(&body?).map_err(|why| ApiError::bad("body", &format!("body is not a fault: {why}")))?;
+    fault.check().map_err(|why| ApiError::bad("body", &why))?;
+    if !server.host.fault(&fault) {
+        return Err(ApiError::in_use());
+    }
+    Ok(axum::Json(serde_json::json!({"ok": true})).into_response())
 }

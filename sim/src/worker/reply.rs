@@ -2,7 +2,7 @@
 //!
 //! Not here: the words (`answer`) and the times (`engine`).
 
-use std::convert::Infallible;
+use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
@@ -13,14 +13,14 @@ use futures_util::stream;
 use serde_json::{Value, json};
 
 use super::ask::{Ask, Route};
+use super::error::ApiError;
 use super::host::Ticket;
-use crate::engine::{Event, Job};
+use crate::engine::Event;
 
 /// One request on its way back to the client. Dropping it cancels the request.
 pub(super) struct Reply {
     ask: Ask,
     ticket: Ticket,
-    job: JobTokens,
     id: String,
     created: u64,
     model: String,
@@ -28,17 +28,13 @@ pub(super) struct Reply {
     cached_tokens: u32,
     /// Bytes of the answer that were sent.
     sent: usize,
+    /// Tokens of the answer whose ids were sent.
+    sent_ids: usize,
     ended: bool,
-}
-
-struct JobTokens {
-    prompt: u32,
-    output: u32,
 }
 
 impl Reply {
     pub(super) fn new(ask: Ask, ticket: Ticket, model: &str, fingerprint: &str) -> Self {
-        let Job { prompt_tokens, output_tokens, .. } = ask.job();
         let kind = match ask.route {
             Route::Chat => "chatcmpl",
             Route::Text => "cmpl",
@@ -48,11 +44,11 @@ impl Reply {
         Self {
             id,
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-            job: JobTokens { prompt: prompt_tokens, output: output_tokens },
             model: model.to_owned(),
             fingerprint: fingerprint.to_owned(),
             cached_tokens: 0,
             sent: 0,
+            sent_ids: 0,
             ended: false,
             ask,
             ticket,
@@ -64,34 +60,42 @@ impl Reply {
     }
 
     /// Waits for the end and answers with one object.
-    pub(super) async fn whole(mut self) -> Response {
-        while let Some(event) = self.ticket.next().await {
-            self.note_admission(event);
+    ///
+    /// # Errors
+    /// When the engine's life ended before the answer did.
+    pub(super) async fn whole(mut self) -> Result<Response, ApiError> {
+        loop {
+            match self.ticket.next().await {
+                Some(Event::Finished { .. }) => break,
+                Some(event) => self.note_admission(event),
+                None => return Err(ApiError::engine_died()),
+            }
         }
-        let (object, choice) = match self.ask.route {
+        let (object, mut choice) = match self.ask.route {
             Route::Chat => {
                 let message = json!({"role": "assistant", "content": self.ask.answer.text, "tool_calls": []});
                 ("chat.completion", json!({"index": 0, "message": message}))
             }
             Route::Text => ("text_completion", json!({"index": 0, "text": self.ask.answer.text})),
         };
+        self.tell_ids(&mut choice, self.ask.job.answer().len());
         let choice = finished(choice, Some(self.ask.answer.finish_reason));
         let mut body = self.envelope(object, vec![choice]);
         body["usage"] = self.usage();
-        Json(body).into_response()
+        Ok(Json(body).into_response())
     }
 
     /// Answers with one event a token.
     pub(super) fn stream(self) -> Response {
         let events = stream::unfold(self, |mut reply| async {
             let bytes = reply.next_bytes().await?;
-            Some((Ok::<_, Infallible>(bytes), reply))
+            Some((bytes, reply))
         });
         ([(CONTENT_TYPE, "text/event-stream; charset=utf-8")], Body::from_stream(events)).into_response()
     }
 
-    /// The next non-empty run of server-sent events; `None` after `[DONE]`.
-    async fn next_bytes(&mut self) -> Option<Bytes> {
+    /// The next non-empty run of server-sent events; `None` after `[DONE]`, an error when the engine's life ended before.
+    async fn next_bytes(&mut self) -> Option<io::Result<Bytes>> {
         if self.ended {
             return None;
         }
@@ -100,12 +104,16 @@ impl Reply {
                 Some(Event::Token { emitted, .. }) => {
                     let text = self.token(emitted);
                     if !text.is_empty() {
-                        return Some(Bytes::from(text));
+                        return Some(Ok(Bytes::from(text)));
                     }
                 }
-                Some(Event::Finished { .. }) | None => {
+                Some(Event::Finished { .. }) => {
                     self.ended = true;
-                    return Some(Bytes::from(self.end()));
+                    return Some(Ok(Bytes::from(self.end())));
+                }
+                None => {
+                    self.ended = true;
+                    return Some(Err(io::Error::other("the engine's life ended")));
                 }
                 Some(event @ (Event::Admitted { .. } | Event::Preempted { .. })) => self.note_admission(event),
             }
@@ -120,17 +128,18 @@ impl Reply {
 
     fn token(&mut self, emitted: u32) -> String {
         let answer = &self.ask.answer.text;
-        let cut = answer.len() as u64 * u64::from(emitted) / u64::from(self.job.output);
+        let cut = answer.len() as u64 * u64::from(emitted) / u64::from(self.ask.job.output_tokens());
         let cut = answer.floor_char_boundary(usize::try_from(cut).expect("not longer than the answer"));
         let piece = answer[self.sent..cut].to_owned();
         self.sent = cut;
-        let role = (emitted == 1 && self.ask.route == Route::Chat).then(|| self.chunk("role", "", None));
-        let piece = (!piece.is_empty()).then(|| self.chunk("content", &piece, None));
+        let role = (emitted == 1 && self.ask.route == Route::Chat).then(|| self.chunk("role", "", None, emitted));
+        let says = !piece.is_empty() || self.ask.tells_ids;
+        let piece = says.then(|| self.chunk("content", &piece, None, emitted));
         role.into_iter().chain(piece).collect()
     }
 
-    fn end(&self) -> String {
-        let mut text = self.chunk("end", "", Some(self.ask.answer.finish_reason));
+    fn end(&mut self) -> String {
+        let mut text = self.chunk("end", "", Some(self.ask.answer.finish_reason), self.ask.job.output_tokens());
         if self.ask.include_usage {
             let mut usage = self.envelope(self.chunk_object(), vec![]);
             usage["usage"] = self.usage();
@@ -146,14 +155,26 @@ impl Reply {
         }
     }
 
-    fn chunk(&self, what: &str, text: &str, finish_reason: Option<&str>) -> String {
-        let choice = match (self.ask.route, what) {
+    /// One event. Where ids are told, those of the tokens up to `emitted` that were not told before are in it; an event that
+    /// only names the role has none.
+    fn chunk(&mut self, what: &str, text: &str, finish_reason: Option<&str>, emitted: u32) -> String {
+        let mut choice = match (self.ask.route, what) {
             (Route::Text, _) => json!({"index": 0, "text": text}),
             (Route::Chat, "role") => json!({"index": 0, "delta": {"role": "assistant", "content": ""}}),
             (Route::Chat, "content") => json!({"index": 0, "delta": {"content": text}}),
             (Route::Chat, _) => json!({"index": 0, "delta": {}}),
         };
+        if what != "role" {
+            self.tell_ids(&mut choice, emitted as usize);
+        }
         event(&self.envelope(self.chunk_object(), vec![finished(choice, finish_reason)]))
+    }
+
+    fn tell_ids(&mut self, choice: &mut Value, until: usize) {
+        if self.ask.tells_ids {
+            choice["token_ids"] = json!(self.ask.job.answer()[self.sent_ids..until]);
+            self.sent_ids = until;
+        }
     }
 
     fn envelope(&self, object: &str, choices: Vec<Value>) -> Value {
@@ -168,10 +189,11 @@ impl Reply {
     }
 
     fn usage(&self) -> Value {
+        let (prompt, output) = (self.ask.job.prompt_tokens(), self.ask.job.output_tokens());
         json!({
-            "prompt_tokens": self.job.prompt,
-            "total_tokens": self.job.prompt + self.job.output,
-            "completion_tokens": self.job.output,
+            "prompt_tokens": prompt,
+            "total_tokens": prompt + output,
+            "completion_tokens": output,
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         })
     }

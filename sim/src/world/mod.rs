@@ -402,6 +402,7 @@ impl World {
                     self.check_note(nth, &note);
                     self.note(nth, &note);
                 }
+                Output::Feed(_) => {}
                 Output::Changed(change) => {
                     if let Some(lookups) = &mut self.slots[nth].lookups {
                         lookups.changed(change);

@@ -1,10 +1,11 @@
-//! Integration tests of the simulator: seeds through the core, the worker over HTTP, the demo.
+//! Integration tests of the simulator: seeds through the core, the worker over HTTP and ZMQ, the demo.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod cli;
 mod converge;
 mod demo;
+mod kv_events;
 mod legs;
 mod regressions;
 mod swarm;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use covey_sim::client::{Chat, Client, Failure};
-use covey_sim::worker::{Worker, WorkerArgs};
+use covey_sim::worker::{KvArgs, Worker, WorkerArgs};
 use covey_sim::workload::{Message, Workload, WorkloadConfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,13 +13,17 @@ use tokio::task::JoinHandle;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A worker on a task of its own; it stops with the test.
-struct Served {
+pub(crate) struct Served {
     base: String,
+    /// Where its KV events are published, if they are.
+    pub(crate) kv_events: Option<String>,
+    /// Where replays of them are served.
+    pub(crate) replay: Option<String>,
     task: JoinHandle<std::io::Result<()>>,
 }
 
 impl Served {
-    async fn start(change: impl FnOnce(&mut WorkerArgs)) -> Self {
+    pub(crate) async fn start(change: impl FnOnce(&mut WorkerArgs)) -> Self {
         let mut args = WorkerArgs {
             listen: "127.0.0.1:0".parse().unwrap(),
             model: "demo".into(),
@@ -29,14 +33,22 @@ impl Served {
             decode_step_ms: 1,
             running_max: 256,
             exit_with_stdin: false,
+            block_tokens: 16,
+            kv: KvArgs::default(),
         };
         change(&mut args);
         let worker = Worker::bind(&args).await.unwrap();
         let base = format!("http://{}", worker.address().unwrap());
-        Self { base, task: tokio::spawn(worker.serve()) }
+        let (kv_events, replay) = (worker.kv_events().map(str::to_owned), worker.replay().map(str::to_owned));
+        Self { base, kv_events, replay, task: tokio::spawn(worker.serve()) }
     }
 
-    async fn metric(&self, name: &str) -> f64 {
+    pub(crate) async fn get_json(&self, route: &str) -> Value {
+        let page = Client::new().unwrap().page(&format!("{}{route}", self.base), PATIENCE).await.unwrap();
+        serde_json::from_str(&page).unwrap()
+    }
+
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
         let page = Client::new().unwrap().page(&format!("{}/metrics", self.base), PATIENCE).await.unwrap();
         let line =
             page.lines().find(|line| line.starts_with(&format!("{name}{{")) || line.starts_with(&format!("{name} ")));
@@ -44,7 +56,7 @@ impl Served {
     }
 
     /// Sends a body as it is; gives status and body.
-    async fn post(&self, route: &str, body: &str) -> (u16, String) {
+    pub(crate) async fn post(&self, route: &str, body: &str) -> (u16, String) {
         let address = self.base.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&post_bytes(route, body)).await.unwrap();
@@ -54,7 +66,7 @@ impl Served {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), dechunked(head, body))
     }
 
-    async fn post_json(&self, route: &str, body: &Value) -> Value {
+    pub(crate) async fn post_json(&self, route: &str, body: &Value) -> Value {
         let (status, text) = self.post(route, &body.to_string()).await;
         assert_eq!(status, 200, "{text}");
         serde_json::from_str(&text).unwrap()
@@ -213,7 +225,10 @@ async fn refusals_are_json_that_says_what_is_wrong() {
     for (route, body, status, word) in [
         ("/v1/completions", "{", 400, "not a request"),
         ("/v1/completions", "{}", 400, "prompt"),
-        ("/v1/completions", r#"{"prompt": [1, 2]}"#, 400, "one string"),
+        ("/v1/completions", r#"{"prompt": ["a", "b"]}"#, 400, "one string"),
+        ("/v1/completions", r#"{"prompt": [[1], [2]]}"#, 400, "no batches"),
+        ("/v1/completions", r#"{"prompt": [1, -2]}"#, 400, "token ids"),
+        ("/v1/completions", r#"{"prompt": []}"#, 400, "token ids"),
         ("/v1/completions", r#"{"prompt": "p", "max_tokens": 0}"#, 400, "max_tokens"),
         ("/v1/completions", r#"{"prompt": "p", "n": 2}"#, 400, "n must be 1"),
         ("/v1/completions", r#"{"prompt": "p", "model": "gpt"}"#, 404, "serves `demo`"),

@@ -94,7 +94,7 @@ pub(crate) fn turn(node: &mut Node, at_ms: u64, input: Input, outputs: &mut Outp
                 outputs.notes.push(note);
             }
             Output::Close { .. } | Output::Reborn(_) => outputs.broke_off = Some(format!("node {from}: {output:?}")),
-            Output::Changed(_) | Output::Load { .. } => {}
+            Output::Changed(_) | Output::Load { .. } | Output::Feed(_) => {}
         }
     }
 }

@@ -39,6 +39,7 @@ fn sight(name: &str, life: u128, others: &[&str]) -> Sight {
         summary: Arc::new(summary),
         age_ms: 0,
         workers: BTreeMap::from([(worker("w"), Dated { of: Arc::new(seen), age_ms: 0 })]),
+        feeds: BTreeMap::new(),
     }
 }
 

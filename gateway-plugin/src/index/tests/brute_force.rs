@@ -17,6 +17,8 @@ struct World {
     holders: BTreeMap<u32, (u64, u64, u8)>,
     /// (slot, run) -> blocks.
     reaches: BTreeMap<(u32, u32), u32>,
+    /// slot -> (worker, keyspace, lane) and the blocks its engine stores.
+    stored: BTreeMap<u32, ((u64, u64, u8), BTreeSet<u64>)>,
     /// worker -> not a tombstone.
     records: BTreeMap<u64, bool>,
 }
@@ -43,7 +45,23 @@ impl World {
                 found.insert(*worker, depth as u32);
             }
         }
+        for (worker, depth) in self.stored_depths(keyspace, query, &[0]) {
+            let known = found.entry(worker).or_insert(0);
+            *known = depth.max(*known);
+        }
         found
+    }
+
+    /// worker -> depth over the stored blocks of some lanes together.
+    fn stored_depths(&self, keyspace: u64, query: &[u64], lanes: &[u8]) -> BTreeMap<u64, u32> {
+        let mut all: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        for ((worker, space, lane), blocks) in self.stored.values() {
+            if *space == keyspace && lanes.contains(lane) {
+                all.entry(*worker).or_default().extend(blocks);
+            }
+        }
+        let depth = |blocks: &BTreeSet<u64>| query.iter().take_while(|block| blocks.contains(block)).count() as u32;
+        all.iter().map(|(worker, blocks)| (*worker, depth(blocks))).filter(|(_, depth)| *depth > 0).collect()
     }
 
     fn assert_answers(&self, reading: &Reading, keyspace_no: u64, query: &[u64]) {
@@ -60,6 +78,14 @@ impl World {
         assert_eq!(answered, visible, "of {query:?} in {keyspace_no}");
         assert_eq!(overlap.is_partly_hidden(), !hidden.is_empty());
         assert!(overlap.steps().windows(2).all(|pair| pair[0].depth > pair[1].depth), "deepest first");
+        let deeper = |(worker, depth): &(u64, u32)| {
+            self.records.get(worker) == Some(&true) && answered.get(worker).is_none_or(|known| known < depth)
+        };
+        let below: BTreeMap<u64, u32> =
+            self.stored_depths(keyspace_no, query, &[0, HOST]).into_iter().filter(deeper).collect();
+        let named = |no| reading.id(no).expect("known").name()[1..].parse().expect("a number");
+        let told = overlap.below().iter().flat_map(|step| step.iter().map(|no| (named(no), step.depth)));
+        assert_eq!(told.collect::<BTreeMap<u64, u32>>(), below, "on lower tiers, of {query:?} in {keyspace_no}");
     }
 }
 
@@ -80,11 +106,13 @@ impl Dice {
 
 /// One random alteration: the changes a replica would emit, and their effect on the world.
 fn step(world: &mut World, dice: &mut Dice, bits: u32) -> Vec<Change> {
-    match dice.roll(10) {
+    match dice.roll(12) {
+        10 => store(world, dice),
+        11 => change_stored(world, dice, bits),
         0..=2 => grow(world, dice, bits),
         3 => free_run(world, dice),
         4 => {
-            let slot = (0..).find(|slot| !world.holders.contains_key(slot)).expect("slots are endless");
+            let slot = free_slot(world);
             let key = (dice.roll(6), dice.roll(2), u8::from(dice.roll(8) == 0));
             if world.holders.values().any(|other| *other == key) {
                 return Vec::new();
@@ -132,6 +160,47 @@ fn step(world: &mut World, dice: &mut Dice, bits: u32) -> Vec<Change> {
             vec![reach(slot, run, blocks)]
         }
     }
+}
+
+/// The lane of group 0 in host memory.
+const HOST: u8 = 64;
+
+fn free_slot(world: &World) -> u32 {
+    let is_free = |slot: &u32| !world.holders.contains_key(slot) && !world.stored.contains_key(slot);
+    (0..).find(is_free).expect("slots are endless")
+}
+
+/// A holder of stored blocks begins, or is over.
+fn store(world: &mut World, dice: &mut Dice) -> Vec<Change> {
+    let key = (dice.roll(6), dice.roll(2), if dice.roll(4) == 0 { HOST } else { 0 });
+    let known = world.stored.iter().find(|(_, (other, _))| *other == key).map(|(slot, _)| *slot);
+    let Some(slot) = known else {
+        let slot = free_slot(world);
+        world.stored.insert(slot, (key, BTreeSet::new()));
+        let holder = HolderKey { worker: worker(key.0), keyspace: keyspace(key.1), lane: LaneId(key.2) };
+        return vec![Change::Holder { slot: HolderSlot(slot), key: holder, coverage: Coverage::Stored }];
+    };
+    let (_, blocks) = world.stored.remove(&slot).expect("looked at above");
+    let removed = blocks.into_iter().map(BlockHash).collect();
+    let slot = HolderSlot(slot);
+    vec![Change::Stored { slot, added: Arc::default(), removed }, Change::HolderFreed { slot }]
+}
+
+/// Blocks of some known path come or go.
+fn change_stored(world: &mut World, dice: &mut Dice, bits: u32) -> Vec<Change> {
+    let path = query(world, dice, bits);
+    let Some(slot) = dice.pick(world.stored.keys().copied()) else { return Vec::new() };
+    let (_, blocks) = world.stored.get_mut(&slot).expect("one of them");
+    let skip = dice.roll(path.len() as u64 + 1) as usize;
+    let (mut added, mut removed) = (Vec::new(), Vec::new());
+    for block in path.into_iter().collect::<BTreeSet<_>>().into_iter().skip(skip / 2) {
+        if dice.roll(4) > 0 && blocks.insert(block) {
+            added.push(BlockHash(block));
+        } else if dice.roll(3) == 0 && !added.contains(&BlockHash(block)) && blocks.remove(&block) {
+            removed.push(BlockHash(block));
+        }
+    }
+    vec![Change::Stored { slot: HolderSlot(slot), added: added.into(), removed: removed.into() }]
 }
 
 /// A new run somewhere in the tree. Block hashes are cut to `bits`, so that the same one turns up at many places.

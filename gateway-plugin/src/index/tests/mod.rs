@@ -5,7 +5,7 @@ mod readers;
 
 use std::sync::Arc;
 
-use covey_crdt::change::{Change, HolderKey, HolderSlot, Place, RunId, WorkerView};
+use covey_crdt::change::{Change, Coverage, HolderKey, HolderSlot, Place, RunId, WorkerView};
 use covey_crdt::hash::BlockHash;
 use covey_crdt::id::{Incarnation, LifeId, ModelName, Token, WorkerId};
 use covey_crdt::keyspace::{HashKeyId, Keyspace, Unit};
@@ -34,7 +34,7 @@ fn record(no: u64, counter: u64, token: &str) -> Change {
 
 fn holder(slot: u32, worker_no: u64, keyspace_no: u64, lane: u8) -> Change {
     let key = HolderKey { worker: worker(worker_no), keyspace: keyspace(keyspace_no), lane: LaneId(lane) };
-    Change::Holder { slot: HolderSlot(slot), key }
+    Change::Holder { slot: HolderSlot(slot), key, coverage: Coverage::Placed }
 }
 
 fn reach(slot: u32, run: u32, blocks: u32) -> Change {

@@ -26,6 +26,7 @@ use crate::net::start::base;
 use crate::net::{Host, MeshConfig, NetConfig, derive_hash_key};
 use crate::node::NodeConfig;
 use crate::note::{Drop, Note};
+use crate::output::FeedOrder;
 
 pub(super) const SECRET: [u8; 32] = [42; 32];
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -94,6 +95,7 @@ impl Host for Listener {
             self.droppers.lock().expect("no panic inside").insert(self.life);
         }
     }
+    fn feed(&mut self, _: FeedOrder) {}
     fn publish(&mut self) -> Option<Duration> {
         None
     }

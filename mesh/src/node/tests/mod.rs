@@ -6,6 +6,7 @@
 mod clock;
 mod dirty;
 mod donate;
+mod feeds;
 mod fuzz;
 mod gaps;
 mod gossip;
@@ -27,7 +28,7 @@ use covey_crdt::stamp::WallMs;
 use super::{Node, NodeConfig};
 use crate::input::{Input, Link, Local, MonoTime};
 use crate::note::Note;
-use crate::output::{Class, Output, Rebirth};
+use crate::output::{Class, FeedOrder, Output, Rebirth};
 use crate::status::Phase;
 use crate::wire::Message;
 
@@ -48,6 +49,7 @@ pub(super) struct Net {
     pub(super) notes: Vec<Vec<Note>>,
     pub(super) sent: Vec<(usize, usize, Message)>,
     pub(super) reborn: Vec<Option<Rebirth>>,
+    pub(super) orders: Vec<Vec<FeedOrder>>,
     closed: Vec<(usize, LifeId)>,
 }
 
@@ -89,6 +91,7 @@ impl Net {
             notes: Vec::new(),
             sent: Vec::new(),
             reborn: Vec::new(),
+            orders: Vec::new(),
             closed: Vec::new(),
         };
         for name in names {
@@ -118,6 +121,7 @@ impl Net {
         self.paused_ms.push(0);
         self.notes.push(Vec::new());
         self.reborn.push(None);
+        self.orders.push(Vec::new());
         self.collect(nth);
         nth
     }
@@ -139,6 +143,7 @@ impl Net {
                 Output::Close { peer } => self.closed.push((nth, peer)),
                 Output::Note(note) => self.notes[nth].push(note),
                 Output::Reborn(why) => self.reborn[nth] = Some(why),
+                Output::Feed(order) => self.orders[nth].push(order),
                 Output::Changed(_) | Output::Load { .. } => {}
             }
         }

@@ -1,0 +1,71 @@
+//! What `covey-sim events` is told.
+//!
+//! Not here: doing it (`run`).
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// What is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Leg {
+    /// One engine and one reader of its events in virtual time: what gateways are measured by
+    Model,
+    /// Gateways that ingest events, under eviction
+    Events,
+    /// Gateways that know only what they sent and saw answered
+    Placements,
+}
+
+impl Leg {
+    /// The word for it in tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Events => "events",
+            Self::Placements => "placements",
+        }
+    }
+}
+
+/// Settings; the defaults are those under which the marks are set.
+#[derive(Args, Clone, Debug)]
+pub struct EventsArgs {
+    /// What to try, in this order
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Leg::Model, Leg::Events, Leg::Placements])]
+    pub legs: Vec<Leg>,
+    /// Gateway processes, joined in a mesh
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub gateways: u32,
+    /// Worker processes
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub workers: u32,
+    /// Blocks that each worker is to store in a second
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub blocks_per_s: u32,
+    /// Milliseconds by which each worker's events lag behind its steps
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    pub lag_ms: u32,
+    /// KV cache of each worker, in tokens
+    #[arg(long, default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(4_096..=1 << 32))]
+    pub cache_tokens: u64,
+    /// Conversations at a time, for each worker
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub live: u32,
+    /// Seconds before measuring, in which caches fill up
+    #[arg(long, default_value_t = 15)]
+    pub warm_s: u32,
+    /// Seconds of measuring
+    #[arg(long, default_value_t = 45, value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: u32,
+    /// Everything that is drawn follows from it
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Write the figures there as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// The gateway's binary. Default: `covey` beside this program
+    #[arg(long, value_name = "FILE")]
+    pub covey: Option<PathBuf>,
+}
