@@ -139,8 +139,8 @@ pub struct TokenArgs {
     /// MiB), for each tokenizer. 0 encodes every prompt whole.
     #[arg(long, env = "COVEY_TOKENIZER_CACHE_BYTES", default_value = "64MiB", value_parser = parse_bytes, value_name = "BYTES")]
     pub tokenizer_cache_bytes: u64,
-    /// Render the chat_template that a request brings, as workers with the flag of that name do. Default: such requests are
-    /// looked up by their bytes.
+    /// Render the chat_template that a request brings, as workers with the flag of that name do; for trusted clients alone: a
+    /// template can ask for any amount of memory. Default: off, such requests are looked up by their bytes.
     #[arg(long, env = "COVEY_TRUST_REQUEST_CHAT_TEMPLATE")]
     pub trust_request_chat_template: bool,
 }

@@ -4,6 +4,7 @@
 //! Long bodies are read on a blocking thread, at most one a core at a time, so that encoding delays nobody else's pieces.
 //! Not here: the decision (`proxy`). Upholds I11: what cannot be scored is routed all the same, and the reason is counted.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
@@ -56,7 +57,7 @@ impl Then {
         match self {
             Self::Bytes(form) => key.extended(&answer.render(*form)),
             Self::Tokens(prompt, Some(tokenizer)) => {
-                let whole = tokenizer.continued(prompt, answer);
+                let whole = catch_unwind(AssertUnwindSafe(|| tokenizer.continued(prompt, answer))).unwrap_or_default();
                 key.extended_by(whole.get(prompt.ids.len()..).unwrap_or_default())
             }
             Self::Tokens(_, None) => Arc::clone(key.chain()),
@@ -159,7 +160,10 @@ fn by_tokens(gateway: &Gateway, model: &ModelName, envelope: &Envelope<'_>, api:
     let tokenizer = gateway.scoring().tokenizer(base);
     let start = CpuTime::now();
     let prompt = match (tokenizer, api) {
-        (Some(tokenizer), _) => tokenizer.prompt(envelope, api),
+        // A template or a file that makes the library panic costs the request its token ids, not its answer.
+        (Some(tokenizer), _) => {
+            catch_unwind(AssertUnwindSafe(|| tokenizer.prompt(envelope, api))).unwrap_or(Err(Unscorable::Tokenizer))
+        }
         (None, Api::Completions) => envelope
             .token_ids()
             .and_then(|ids| ids.ok_or(Unscorable::NoTokenizer))

@@ -102,8 +102,13 @@ impl Worker {
     pub(super) fn probed(&self, found: Option<Probed>) {
         let mut state = self.state();
         state.probe_tried = true;
-        if found.is_some() {
-            state.probed = found;
+        if let Some(found) = found {
+            let before = state.probed.replace(found.clone());
+            drop(state);
+            if before.is_some_and(|before| before.token != found.token) {
+                // What the cache before this one reported says nothing of it.
+                self.detector().forget();
+            }
         }
     }
 

@@ -51,6 +51,8 @@ pub enum Unscorable {
     Template,
     /// The engine is asked to keep only a part of the prompt.
     Truncated,
+    /// It is longer than any model's context: encoding it would only cost.
+    TooLong,
     /// The tokenizer cannot encode it.
     Tokenizer,
     /// The model has no tokenizer here.
@@ -61,7 +63,7 @@ pub enum Unscorable {
 
 impl Unscorable {
     /// How many there are.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
 
     /// Every reason, in the order of its discriminant.
     pub const ALL: [Self; Self::COUNT] = [
@@ -70,6 +72,7 @@ impl Unscorable {
         Self::Multimodal,
         Self::Template,
         Self::Truncated,
+        Self::TooLong,
         Self::Tokenizer,
         Self::NoTokenizer,
         Self::Shape,
@@ -84,6 +87,7 @@ impl Unscorable {
             Self::Multimodal => "multimodal",
             Self::Template => "template",
             Self::Truncated => "truncated",
+            Self::TooLong => "too_long",
             Self::Tokenizer => "tokenizer",
             Self::NoTokenizer => "no_tokenizer",
             Self::Shape => "shape",

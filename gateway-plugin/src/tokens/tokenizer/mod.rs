@@ -35,6 +35,8 @@ use super::{Api, Envelope, Unscorable};
 
 /// Bytes of a chat template that a request may bring, with [`TokenizerOptions::trust_request_template`].
 const REQUEST_TEMPLATE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a rendered prompt: some four million tokens, which take seconds to encode.
+const TEXT_BYTES_MAX: usize = 16 << 20;
 /// The template that is meant when nobody says which.
 const DEFAULT: &str = "default";
 /// The one that is meant when there are tools, where a model has it.
@@ -223,6 +225,9 @@ impl Tokenizer {
 
     /// The ids of a text: the same whether it is encoded whole or in parts.
     fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, Unscorable> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(Unscorable::TooLong);
+        }
         match &self.segments {
             Some(segments) if !add_special => segments.encode(text, |part| self.encode_whole(part, false)),
             _ => self.encode_whole(text, add_special),

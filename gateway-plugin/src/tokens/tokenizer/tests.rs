@@ -78,6 +78,7 @@ fn what_has_no_ids_is_named() {
     let completion = |prompt: Value| ids(&tokenizer, Api::Completions, &json!({"prompt": prompt}));
     assert_eq!(completion(json!(["a", "b"])), Err(Unscorable::Batch));
     assert_eq!(completion(json!([[1], [2]])), Err(Unscorable::Batch));
+    assert_eq!(completion(json!("x".repeat(TEXT_BYTES_MAX + 1))), Err(Unscorable::TooLong));
     assert_eq!(completion(json!([])), Err(Unscorable::Shape));
     assert_eq!(completion(json!([1, 2, 3])), Ok(vec![1, 2, 3]));
     assert_eq!(completion(json!([[4, 5]])), Ok(vec![4, 5]));
