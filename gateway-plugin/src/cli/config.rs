@@ -96,13 +96,14 @@ impl Config {
         EnvFilter::try_new(&args.log)
             .map_err(|error| ConfigError::LogFilter { given: args.log.clone(), why: error.to_string() })?;
         let mesh = MeshSettings::parse(&args.mesh)?;
+        let workers = workers(&args.worker, mesh.remote_peers)?;
         let models = models(&args.model)?;
         let tokens = TokenSettings::parse(&args.tokens, &models)?;
         let limits = &args.limits;
         Ok(Self {
             listen: args.listen,
             admin_listen: args.admin_listen,
-            workers: workers(&args.worker, mesh.remote_peers)?,
+            workers,
             worker_capacity_tokens: args.worker_capacity_tokens,
             models,
             policy: args.policy,
