@@ -13,6 +13,7 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+pub mod caches;
 pub mod client;
 pub mod conversation;
 pub mod demo;

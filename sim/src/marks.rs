@@ -100,6 +100,25 @@ pub const ROLLING_RESTART: &str = "rolling-restart";
 pub const JOIN_STORM: &str = "join-storm";
 /// Membership said what is not so.
 pub const MEMBERSHIP_WRONG: &str = "membership-wrong";
+/// An ingester's state went to another gateway.
+pub const HAND_OFF: &str = "hand-off";
+
+/// The mark of what an intake noted.
+#[must_use]
+pub const fn of_intake(note: &covey_gateway_plugin::ingest::intake::Note) -> &'static str {
+    use covey_gateway_plugin::ingest::intake::{Note, Why};
+    match note {
+        Note::Generation { why: Why::Late, .. } => "generation-late",
+        Note::Generation { why: Why::Gap, .. } => "generation-gap",
+        Note::Generation { why: Why::Restart, .. } => "generation-restart",
+        Note::Generation { why: Why::Outrun, .. } => "generation-outrun",
+        Note::Generation { why: Why::Raised, .. } => "generation-raised",
+        Note::Gap { .. } => "feed-gap",
+        Note::HandedOff { .. } => "handed-off",
+        Note::HandOffRefused => "hand-off-refused",
+    }
+}
+
 /// Discovery removed a worker.
 pub const WORKER_REMOVED: &str = "worker-removed";
 /// Discovery found it again.

@@ -1,62 +1,68 @@
 //! What an engine's events say it holds. Engines report physical copies: two requests that computed one block store it
-//! twice, and removing one copy leaves the other, so copies are counted per group, medium and engine hash. What a reader
-//! wants to know is net: which blocks, named by this gateway's own chain hashes, came or went altogether.
+//! twice, and removing one copy leaves the other, so copies are counted per lane and engine hash. What the mesh wants to
+//! know is net: which blocks, named by this gateway's own chain hashes, came to a lane or left it altogether.
 //!
-//! A block's place in its prompt follows from its parent's. A child whose parent is unknown (never announced, or announced
-//! later) is kept by its engine hash alone, and gets its place when the parent does. Nothing is dropped for being early.
+//! A block's name follows from its parent's. A child whose parent is unknown (never announced, or announced later) is kept
+//! by its engine hash alone, and gets its name when the parent does. Nothing is dropped for being early.
 //!
-//! Not here: reading events (`decode`), who may say so (ownership). Bounded: an engine that announces more blocks than
+//! Everything here is a function of the events before: two gateways that were told the same say the same (P3), though the
+//! tables are hashed, because nothing is said in a table's order.
+//!
+//! Not here: reading events (`decode`), the order of batches (`intake`). Bounded: an engine that announces more blocks than
 //! [`BLOCKS_MAX`] is not believed any further.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod copies;
+mod export;
+mod orphans;
+mod table;
+
 use std::sync::Arc;
 
-use covey_crdt::hash::{BlockHash, BlockHasher, HashKey, PathId};
-use covey_crdt::keyspace::Keyspace;
+use covey_crdt::hash::{BlockHash, BlockHasher, HashKey};
+use covey_crdt::id::ModelName;
+use covey_crdt::keyspace::{Keyspace, Unit};
+use covey_crdt::lane::{LaneId, Tier};
+use covey_crdt::limits::{HASHES_PER_OP_MAX, KEYSPACES_PER_WORKER_MAX, STORED_BLOCKS_MAX};
+use covey_crdt::stored::StoredLane;
 
 use super::event::{Event, ExtraKey, Medium, Removed, Stored};
 use super::naming::{self, Scope};
+use copies::{Copies, Kind};
+pub use export::EXPORT_VERSION;
+use orphans::{Orphan, Orphans};
+use table::Table;
 
 /// Blocks of one engine at most, copies not counted.
-pub const BLOCKS_MAX: usize = 1 << 20;
+pub const BLOCKS_MAX: usize = STORED_BLOCKS_MAX;
 
-/// Where a block stands in its prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    path: PathId,
-    /// Behind its last token; what follows is hashed from here.
-    block: BlockHash,
-    /// Its number in the prompt, from 1.
-    depth: u32,
+/// Which removals an engine reports, where it holds several copies of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyReports {
+    /// That of each copy, as vLLM and SGLang do.
+    #[default]
+    Each,
+    /// That of the last copy alone: however often a block was stored, one removal ends it (vllm#55092).
+    Last,
 }
 
-/// What is needed to place a block once its parent is placed.
+/// What is known of an engine's reports beforehand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheRules {
+    /// Tokens in a block; `None`: as the first store of a full-attention group says.
+    pub block_tokens: Option<u32>,
+    /// Which removals are reported.
+    pub copies: CopyReports,
+}
+
+/// What changed in one lane, or all it holds (as added). Sorted, no block twice or in both lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Orphan {
-    tokens: Arc<[u32]>,
-    extra: Option<ExtraKey>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Known {
-    place: Option<Place>,
-    /// By what it would be placed, and behind whom.
-    orphan: Option<(u64, Orphan)>,
-    /// Copies by group and medium.
-    copies: BTreeMap<(u32, Medium), u32>,
-}
-
-/// A block that came or went altogether, on one medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Net {
-    /// The block and everything before it.
-    pub path: PathId,
-    /// Its number in the prompt, from 1.
-    pub depth: u32,
-    /// Where.
-    pub medium: Medium,
-    /// Whether it came; it went otherwise.
-    pub came: bool,
+pub struct LaneNet {
+    /// The lane.
+    pub lane: LaneId,
+    /// Blocks that came.
+    pub added: Vec<BlockHash>,
+    /// Blocks that left.
+    pub removed: Vec<BlockHash>,
 }
 
 /// What was counted.
@@ -64,49 +70,95 @@ pub struct Net {
 pub struct Counts {
     /// Events applied.
     pub applied: u64,
-    /// Events of groups whose blocks do not all count, or of other block sizes than the keyspace's.
+    /// Stores of groups whose blocks do not all count, or of other block sizes than the keyspace's.
     pub other_group: u64,
     /// Stores that name fewer blocks than their tokens make: which ones cannot be told.
     pub sparse: u64,
     /// Stored blocks without all their tokens: they cannot be hit by a prefix that is named in whole blocks.
     pub partial: u64,
+    /// Stores that said again, from the root, what was held already: a second copy or a mere report of a reuse.
+    pub repeats: u64,
     /// Removals of blocks that were never announced.
     pub unknown_removed: u64,
     /// Blocks that were not believed because there are too many.
     pub over_bound: u64,
 }
 
+/// One block the engine named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Known {
+    /// Its name, once its parent's is known.
+    block: Option<BlockHash>,
+    /// The engine's name of the block before it; `None` at the start of a prompt, and where it was not said.
+    parent: Option<u64>,
+    copies: Copies,
+}
+
+/// The keyspace, once the block size is known.
+#[derive(Clone, Debug)]
+struct Space {
+    keyspace: Arc<Keyspace>,
+    root: BlockHasher,
+}
+
 /// An engine's cache, by its events.
 #[derive(Clone, Debug)]
 pub struct EngineCache {
-    keyspace: Arc<Keyspace>,
-    root: BlockHasher,
+    model: ModelName,
     key: HashKey,
-    blocks: BTreeMap<u64, Known>,
-    /// Children that wait for a parent's place.
-    waiting: BTreeMap<u64, BTreeSet<u64>>,
-    /// Whole blocks held, by path: copies on each medium.
-    held: BTreeMap<PathId, BTreeMap<Medium, u32>>,
+    rules: CacheRules,
+    space: Option<Space>,
+    /// The device lane of the first full-attention group that stored something: the one a prompt is looked up in.
+    attended: Option<LaneId>,
+    blocks: Table<u64, Known>,
+    orphans: Orphans,
+    /// Named blocks held, by lane: how many engine hashes with a copy there have that name.
+    held: Table<(LaneId, BlockHash), u32>,
+    /// How many entries of `held` are each lane's.
+    lanes: Vec<(LaneId, usize)>,
+    /// What `held` was before the batch, of each change.
+    moved: Vec<(LaneId, BlockHash, bool)>,
+    /// The lane and last hash of a repeat from the root, until the lane's next store in the same batch.
+    repeated: Option<(LaneId, u64)>,
+    /// The engine was seen to report reuses: repeats from the root are no copies.
+    reports_reuse: bool,
+    /// Nothing that the engine said since it started, or since a clear, is missing here.
+    is_whole: bool,
     counts: Counts,
 }
 
 impl EngineCache {
-    /// An empty cache whose blocks are named in `keyspace`.
-    ///
-    /// # Panics
-    /// When `keyspace` names another key than `key`.
+    /// The cache of an engine that has just started: empty.
     #[must_use]
-    pub fn new(keyspace: Arc<Keyspace>, key: HashKey) -> Self {
-        let root = naming::chain_of(&keyspace, &key, None);
-        Self {
-            keyspace,
-            root,
+    pub fn new(model: ModelName, key: HashKey, rules: CacheRules) -> Self {
+        let mut cache = Self {
+            model,
             key,
-            blocks: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            held: BTreeMap::new(),
+            rules,
+            space: None,
+            attended: None,
+            blocks: Table::default(),
+            orphans: Orphans::default(),
+            held: Table::default(),
+            lanes: Vec::new(),
+            moved: Vec::new(),
+            repeated: None,
+            reports_reuse: false,
+            is_whole: true,
             counts: Counts::default(),
+        };
+        if let Some(tokens) = rules.block_tokens {
+            cache.learn(tokens);
         }
+        cache
+    }
+
+    fn learn(&mut self, block_tokens: u32) {
+        let Some(keyspace) = Keyspace::new(self.model.clone(), Unit::Tokens, block_tokens, self.key.id()) else {
+            return;
+        };
+        let root = naming::chain_of(&keyspace, &self.key, None);
+        self.space = Some(Space { keyspace: Arc::new(keyspace), root });
     }
 
     /// What was counted so far.
@@ -115,247 +167,438 @@ impl EngineCache {
         self.counts
     }
 
-    /// Tokens in a block.
+    /// The keyspace of the blocks; `None` until the engine has told a block size.
     #[must_use]
-    pub fn block_tokens(&self) -> u32 {
-        self.keyspace.block_units
+    pub fn keyspace(&self) -> Option<&Arc<Keyspace>> {
+        self.space.as_ref().map(|space| &space.keyspace)
     }
 
-    /// Blocks held on `medium`.
+    /// Tokens in a block; `None` until the engine has told.
     #[must_use]
-    pub fn blocks(&self, medium: Medium) -> usize {
-        self.held.values().filter(|copies| copies.contains_key(&medium)).count()
+    pub fn block_tokens(&self) -> Option<u32> {
+        self.keyspace().map(|keyspace| keyspace.block_units)
     }
 
-    /// Blocks that wait for a place.
+    /// Whether nothing that the engine said since it started, or since it cleared its cache, is missing here.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Something the engine said is missing: what is known from now on is not all, until the engine clears its cache.
+    pub fn miss(&mut self) {
+        self.is_whole = false;
+    }
+
+    /// Blocks held in `lane`.
+    #[must_use]
+    pub fn blocks(&self, lane: LaneId) -> usize {
+        self.lanes.iter().find(|(of, _)| *of == lane).map_or(0, |(_, blocks)| *blocks)
+    }
+
+    /// Blocks that wait for a name.
     #[must_use]
     pub fn orphans(&self) -> usize {
-        self.waiting.values().map(BTreeSet::len).sum()
+        self.orphans.len()
     }
 
-    /// Applies the events of one batch, in order, and returns what came and went on balance.
-    pub fn apply(&mut self, events: &[Event]) -> Vec<Net> {
-        let mut net = BTreeMap::new();
+    /// Applies the events of one batch, in order, and returns what came and went on balance, lane by lane.
+    pub fn apply(&mut self, events: &[Event]) -> Vec<LaneNet> {
+        self.repeated = None;
         for event in events {
             match event {
-                Event::Stored(stored) => self.store(stored, &mut net),
-                Event::Removed(removed) => self.remove(removed, &mut net),
-                Event::Cleared => self.clear(&mut net),
+                Event::Stored(stored) => self.store(stored),
+                Event::Removed(removed) => self.remove(removed),
+                Event::Cleared => self.clear(),
                 Event::Unknown => {}
             }
         }
-        let changed = net.into_iter().filter(|(_, (before, after))| before != after);
-        changed.map(|((path, depth, medium), (_, came))| Net { path, depth, medium, came }).collect()
+        self.net()
     }
 
-    /// How many whole blocks of a prompt, from its start, the device holds.
+    /// What changed since the last call, and remained changed.
+    fn net(&mut self) -> Vec<LaneNet> {
+        let mut moved = std::mem::take(&mut self.moved);
+        // The first entry of a block is what it was before.
+        moved.sort_by_key(|(lane, block, _)| (*lane, *block));
+        moved.dedup_by_key(|(lane, block, _)| (*lane, *block));
+        let mut nets: Vec<LaneNet> = Vec::new();
+        for (lane, block, was_held) in &moved {
+            let is_held = self.held.contains_key(&(*lane, *block));
+            if is_held == *was_held {
+                continue;
+            }
+            if nets.last().is_none_or(|net| net.lane != *lane) {
+                nets.push(LaneNet { lane: *lane, added: Vec::new(), removed: Vec::new() });
+            }
+            let net = nets.last_mut().expect("one was pushed");
+            if is_held { net.added.push(*block) } else { net.removed.push(*block) }
+        }
+        moved.clear();
+        self.moved = moved;
+        nets
+    }
+
+    /// All that is held, lane by lane, as added.
+    #[must_use]
+    pub fn contents(&self) -> Vec<LaneNet> {
+        let mut all: Vec<(LaneId, BlockHash)> = self.held.keys().copied().collect();
+        all.sort_unstable();
+        let lanes = all.chunk_by(|one, other| one.0 == other.0);
+        let net = |of: &[(LaneId, BlockHash)]| LaneNet {
+            lane: of[0].0,
+            added: of.iter().map(|(_, block)| *block).collect(),
+            removed: Vec::new(),
+        };
+        lanes.map(net).collect()
+    }
+
+    /// How many whole blocks of a prompt, from its start, the device holds in the group that attention reads.
     #[must_use]
     pub fn prefix(&self, chain: &[BlockHash]) -> u32 {
-        let mut path = PathId::ROOT;
-        let held = chain.iter().take_while(|block| {
-            path = path.child(**block);
-            self.held.get(&path).is_some_and(|copies| copies.contains_key(&Medium::Device))
-        });
-        held.count() as u32
+        let Some(lane) = self.attended else { return 0 };
+        chain.iter().take_while(|block| self.held.contains_key(&(lane, **block))).count() as u32
     }
 
-    /// The chain of a prompt of token ids. `first` is what its first block depends on besides (a salt), `every` what every
-    /// block does (an adapter).
+    /// The chain of a prompt of token ids; empty until the block size is known. `lora` is what every block depends on
+    /// besides (an adapter), `salt` what the first one does.
     #[must_use]
     pub fn chain(&self, tokens: &[u32], lora: Option<&str>, salt: Option<&str>) -> Vec<BlockHash> {
-        let mut hasher = Scope { adapter: lora, salt }.begin(&self.keyspace, &self.key);
-        let mut chain = Vec::with_capacity(tokens.len() / self.keyspace.block_units as usize);
+        let Some(space) = &self.space else { return Vec::new() };
+        let mut hasher = Scope { adapter: lora, salt }.begin(&space.keyspace, &self.key);
+        let mut chain = Vec::with_capacity(tokens.len() / space.keyspace.block_units as usize);
         hasher.tokens(tokens, &mut chain);
         chain
     }
 
-    fn start(&self, lora: Option<&str>) -> BlockHasher {
+    fn start(&self, space: &Space, lora: Option<&str>) -> BlockHasher {
         match lora {
-            None => self.root.clone(),
-            Some(lora) => naming::chain_of(&self.keyspace, &self.key, Some(lora)),
+            None => space.root.clone(),
+            Some(lora) => naming::chain_of(&space.keyspace, &self.key, Some(lora)),
         }
     }
 
-    fn store(&mut self, stored: &Stored, net: &mut NetMap) {
+    fn store(&mut self, stored: &Stored) {
         self.counts.applied += 1;
-        if !stored.is_full || stored.block_tokens != self.keyspace.block_units {
+        let lane = lane(stored.group, stored.medium);
+        let (Some(lane), true) = (lane, stored.is_full) else {
+            self.counts.other_group += 1;
+            return;
+        };
+        if self.space.is_none() {
+            self.learn(stored.block_tokens);
+        }
+        if self.block_tokens() != Some(stored.block_tokens) {
             self.counts.other_group += 1;
             return;
         }
+        self.attended = self.attended.or_else(|| LaneId::of(lane.group(), Tier::Device));
+        let kind = self.kind_of(stored, lane);
         let size = stored.block_tokens as usize;
         let whole = stored.tokens.len() / size;
-        if stored.hashes.len() < whole {
-            // Which blocks were left out is not said; the ones named keep their copies under the engine's hash.
-            self.counts.sparse += u64::from(!stored.hashes.is_empty());
-        }
+        // Of a sparse store, which blocks were left out is not said; those named keep their copies by the engine's hash.
         let is_dense = stored.hashes.len() >= whole && !stored.hashes.is_empty();
+        self.counts.sparse += u64::from(!is_dense && !stored.hashes.is_empty());
+        if let (true, Some(parent)) = (is_dense && stored.medium == Medium::Device, stored.parent) {
+            self.revive(parent, lane);
+        }
         let mut parent = stored.parent;
         for (nth, hash) in stored.hashes.iter().enumerate() {
-            let tokens = stored.tokens.get(nth * size..(nth + 1) * size);
-            if is_dense && tokens.is_none() {
-                self.counts.partial += 1;
+            let tokens = stored.tokens.get(nth * size..(nth + 1) * size).filter(|_| is_dense);
+            self.counts.partial += u64::from(is_dense && tokens.is_none());
+            if self.copy(*hash, lane, kind)
+                && let Some(tokens) = tokens
+            {
+                let extra = stored.extra.get(nth).copied().flatten();
+                self.name(*hash, parent, tokens, extra, stored.lora.as_deref());
             }
-            let extra = stored.extra.get(nth).copied().flatten();
-            let wants = tokens.filter(|_| is_dense).map(|tokens| Orphan { tokens: tokens.into(), extra });
-            self.store_one(*hash, parent, wants, stored, net);
             parent = Some(*hash);
         }
     }
 
-    fn store_one(&mut self, hash: u64, parent: Option<u64>, wants: Option<Orphan>, of: &Stored, net: &mut NetMap) {
-        if self.blocks.len() >= BLOCKS_MAX && !self.blocks.contains_key(&hash) {
-            self.counts.over_bound += 1;
-            return;
-        }
-        let known = self.blocks.entry(hash).or_default();
-        let copies = known.copies.entry((of.group, of.medium)).or_default();
-        *copies = copies.saturating_add(1);
-        let is_first = *copies == 1;
-        if let Some(place) = known.place {
-            if is_first {
-                self.hold(place, of.medium, net);
+    /// What kind of copies a store reports. A request may ask vLLM to report the blocks it *reuses* as stores from the root
+    /// (`kv_cache_report_mode`), and nothing in them says that no copy was made. Such a report and a true second copy from
+    /// the root look alike, so their copies are doubtful: they count until the engine shows that it reports reuses. It
+    /// shows that when, in one batch, a repeat from the root of two blocks or more is followed by a store right behind its
+    /// last block: whoever computes a prompt again stores all of it in one event. Then doubtful copies never were, but of the
+    /// blocks just reported one copy is there.
+    fn kind_of(&mut self, stored: &Stored, lane: LaneId) -> Kind {
+        if let Some((of, last)) = self.repeated
+            && of == lane
+        {
+            self.repeated = None;
+            if stored.parent == Some(last) && !self.reports_reuse {
+                self.reports_reuse = true;
+                self.confirm(last, lane);
+                self.drop_doubtful();
             }
-            return;
         }
-        let Some(orphan) = wants else { return };
-        match parent {
-            None => {
-                let place = self.place(None, &orphan, of.lora.as_deref());
-                self.settle(hash, place, net);
+        let is_held = |hash: &u64| self.blocks.get(hash).is_some_and(|known| known.copies.any(lane));
+        let (None, Some(last)) = (stored.parent, stored.hashes.last()) else { return Kind::Sure };
+        if !stored.hashes.iter().all(is_held) {
+            return Kind::Sure;
+        }
+        self.counts.repeats += 1;
+        if stored.hashes.len() > 1 {
+            self.repeated = Some((lane, *last));
+        }
+        if self.reports_reuse { Kind::None } else { Kind::Doubtful }
+    }
+
+    fn confirm(&mut self, last: u64, lane: LaneId) {
+        let mut next = Some(last);
+        while let Some(known) = next.and_then(|hash| self.blocks.get_mut(&hash)) {
+            if !known.copies.confirm(lane) {
+                return;
             }
-            Some(parent) => match self.blocks.get(&parent).and_then(|known| known.place) {
-                Some(before) => {
-                    let place = self.place(Some(before), &orphan, None);
-                    self.settle(hash, place, net);
-                }
-                None => {
-                    if let Some(known) = self.blocks.get_mut(&hash) {
-                        known.orphan = Some((parent, orphan));
-                    }
-                    self.waiting.entry(parent).or_default().insert(hash);
-                }
-            },
+            next = known.parent;
         }
     }
 
-    /// Where a block stands behind its parent, or at the start of a prompt.
-    fn place(&self, before: Option<Place>, orphan: &Orphan, lora: Option<&str>) -> Place {
+    fn drop_doubtful(&mut self) {
+        let doubtful: Vec<u64> =
+            self.blocks.iter().filter(|(_, known)| known.copies.any_doubtful()).map(|(hash, _)| *hash).collect();
+        for hash in doubtful {
+            let Some(known) = self.blocks.get_mut(&hash) else { continue };
+            let block = known.block;
+            let gone = known.copies.drop_doubtful();
+            let is_gone = known.copies.is_empty();
+            for lane in gone {
+                self.let_go(block, lane);
+            }
+            if is_gone {
+                self.forget(hash);
+            }
+        }
+    }
+
+    /// One more copy of a block in a lane. Whether the block has no name yet.
+    fn copy(&mut self, hash: u64, lane: LaneId, kind: Kind) -> bool {
+        if self.blocks.len() >= BLOCKS_MAX && !self.blocks.contains_key(&hash) && !self.drop_names() {
+            self.counts.over_bound += 1;
+            self.is_whole = false;
+            return false;
+        }
+        let known = self.blocks.entry(hash).or_default();
+        let is_first = known.copies.add(lane, kind, self.rules.copies);
+        let block = known.block;
+        if is_first {
+            self.hold(block, lane);
+        }
+        block.is_none()
+    }
+
+    /// Gives a block its name, or lets it wait for its parent's.
+    fn name(&mut self, hash: u64, parent: Option<u64>, tokens: &[u32], extra: Option<ExtraKey>, lora: Option<&str>) {
+        if let Some(known) = self.blocks.get_mut(&hash) {
+            known.parent = parent;
+        }
+        let before = parent.map(|parent| self.blocks.get(&parent).and_then(|known| known.block));
+        match (before, parent) {
+            (Some(None), Some(parent)) => {
+                let orphan = Orphan { parent, tokens: tokens.into(), extra };
+                if !self.orphans.insert(hash, orphan) {
+                    self.counts.over_bound += 1;
+                    self.is_whole = false;
+                }
+            }
+            (before, _) => {
+                if let Some(block) = self.block(before.flatten(), tokens, extra, lora) {
+                    self.settle(hash, block);
+                }
+            }
+        }
+    }
+
+    /// The name of the block behind `before`, or at the start of a prompt.
+    fn block(
+        &self,
+        before: Option<BlockHash>,
+        tokens: &[u32],
+        extra: Option<ExtraKey>,
+        lora: Option<&str>,
+    ) -> Option<BlockHash> {
+        let space = self.space.as_ref()?;
         let mut hasher = match before {
-            Some(before) => self.root.resume(before.block),
-            None => self.start(lora),
+            Some(before) => space.root.resume(before),
+            None => self.start(space, lora),
         };
-        if let Some(extra) = orphan.extra {
+        if let Some(extra) = extra {
             hasher.fold(extra.0.get());
         }
         let mut chain = Vec::with_capacity(1);
-        hasher.tokens(&orphan.tokens, &mut chain);
-        let block = chain.first().copied().expect("an orphan has the tokens of one block");
-        let (path, depth) = before.map_or((PathId::ROOT, 0), |before| (before.path, before.depth));
-        Place { path: path.child(block), block, depth: depth + 1 }
+        hasher.tokens(tokens, &mut chain);
+        chain.first().copied()
     }
 
-    /// The block has its place from now on, and its waiting children get theirs.
-    fn settle(&mut self, hash: u64, place: Place, net: &mut NetMap) {
-        let mut due = vec![(hash, place)];
-        while let Some((hash, place)) = due.pop() {
+    /// The block has its name from now on, and its waiting children get theirs.
+    fn settle(&mut self, hash: u64, block: BlockHash) {
+        let mut due = vec![(hash, block)];
+        while let Some((hash, block)) = due.pop() {
+            self.orphans.remove(hash);
             let Some(known) = self.blocks.get_mut(&hash) else { continue };
-            known.place = Some(place);
-            known.orphan = None;
-            let media: BTreeSet<Medium> = known.copies.keys().map(|(_, medium)| *medium).collect();
-            for medium in media {
-                self.hold(place, medium, net);
+            known.block = Some(block);
+            for lane in known.copies.lanes() {
+                self.hold(Some(block), lane);
             }
-            for child in self.waiting.remove(&hash).unwrap_or_default() {
-                let orphan = self.blocks.get_mut(&child).and_then(|known| known.orphan.take());
-                if let Some((_, orphan)) = orphan {
-                    due.push((child, self.place(Some(place), &orphan, None)));
-                }
+            for (child, orphan) in self.orphans.children_of(hash) {
+                due.extend(self.block(Some(block), &orphan.tokens, orphan.extra, None).map(|block| (child, block)));
             }
         }
     }
 
-    fn hold(&mut self, place: Place, medium: Medium, net: &mut NetMap) {
-        let copies = self.held.entry(place.path).or_default().entry(medium).or_default();
-        *copies += 1;
-        note(net, place, medium, *copies > 1, true);
+    fn hold(&mut self, block: Option<BlockHash>, lane: LaneId) {
+        let Some(block) = block else { return };
+        if let Some(holders) = self.held.get_mut(&(lane, block)) {
+            *holders += 1;
+            return;
+        }
+        let nth = self.lanes.iter().position(|(of, _)| *of == lane);
+        if self.held.len() >= STORED_BLOCKS_MAX || (nth.is_none() && self.lanes.len() >= KEYSPACES_PER_WORKER_MAX) {
+            self.counts.over_bound += 1;
+            self.is_whole = false;
+            return;
+        }
+        match nth {
+            Some(nth) => self.lanes[nth].1 += 1,
+            None => self.lanes.push((lane, 1)),
+        }
+        self.held.insert((lane, block), 1);
+        self.moved.push((lane, block, false));
     }
 
-    fn let_go(&mut self, place: Place, medium: Medium, net: &mut NetMap) {
-        let Some(media) = self.held.get_mut(&place.path) else { return };
-        let Some(copies) = media.get_mut(&medium) else { return };
-        *copies -= 1;
-        let is_gone = *copies == 0;
-        if is_gone {
-            media.remove(&medium);
+    fn let_go(&mut self, block: Option<BlockHash>, lane: LaneId) {
+        let Some(block) = block else { return };
+        let Some(holders) = self.held.get_mut(&(lane, block)) else { return };
+        *holders -= 1;
+        if *holders > 0 {
+            return;
         }
-        if media.is_empty() {
-            self.held.remove(&place.path);
+        self.held.remove(&(lane, block));
+        self.moved.push((lane, block, true));
+        if let Some(nth) = self.lanes.iter().position(|(of, _)| *of == lane) {
+            self.lanes[nth].1 -= 1;
+            if self.lanes[nth].1 == 0 {
+                self.lanes.swap_remove(nth);
+            }
         }
-        note(net, place, medium, true, !is_gone);
     }
 
-    fn remove(&mut self, removed: &Removed, net: &mut NetMap) {
+    fn remove(&mut self, removed: &Removed) {
         self.counts.applied += 1;
+        let lane = lane(removed.group, removed.medium);
         for hash in &removed.hashes {
-            let at = (removed.group, removed.medium);
-            let Some(known) = self.blocks.get_mut(hash) else {
+            let known = lane.and_then(|lane| Some((lane, self.blocks.get_mut(hash)?)));
+            let Some((lane, known)) = known else {
                 self.counts.unknown_removed += 1;
                 continue;
             };
-            let Some(copies) = known.copies.get_mut(&at) else {
+            let block = known.block;
+            let Some(is_last) = known.copies.remove(lane, self.rules.copies) else {
                 self.counts.unknown_removed += 1;
+                if known.copies.is_empty() {
+                    self.forget(*hash);
+                }
                 continue;
             };
-            *copies -= 1;
-            if *copies > 0 {
-                continue;
-            }
-            known.copies.remove(&at);
-            let place = known.place;
             if known.copies.is_empty() {
                 self.forget(*hash);
             }
-            if let Some(place) = place {
-                self.let_go(place, removed.medium, net);
+            if is_last {
+                self.let_go(block, lane);
             }
         }
     }
 
-    /// No copy is left. Its children keep their places: where they stand does not change.
+    /// No copy is left. Its children keep their names: where they stand does not change.
     fn forget(&mut self, hash: u64) {
-        let Some(known) = self.blocks.remove(&hash) else { return };
-        if let Some((parent, _)) = known.orphan
-            && let Some(children) = self.waiting.get_mut(&parent)
-        {
-            children.remove(&hash);
-            if children.is_empty() {
-                self.waiting.remove(&parent);
+        self.blocks.remove(&hash);
+        self.orphans.remove(hash);
+    }
+
+    fn clear(&mut self) {
+        self.counts.applied += 1;
+        self.empty();
+        self.blocks.clear();
+        self.orphans.clear();
+        self.is_whole = true;
+    }
+
+    fn empty(&mut self) {
+        self.moved.extend(self.held.drain().map(|((lane, block), _)| (lane, block, true)));
+        self.lanes.clear();
+    }
+
+    /// Batches are missing, for good: any block may have gone since, so none is claimed, but what the engine calls them is
+    /// still known (an engine's hash names content). A store behind a block proves that the block is held ([`Self::revive`]).
+    pub fn doubt(&mut self) {
+        self.empty();
+        self.moved.clear();
+        self.blocks.values_mut().for_each(|known| known.copies = Copies::default());
+        self.orphans.clear();
+        self.is_whole = false;
+    }
+
+    /// A request that stores a block on the device holds every block before it there: those known by name alone are held.
+    fn revive(&mut self, last: u64, lane: LaneId) {
+        let mut next = Some(last);
+        while let Some(hash) = next {
+            let Some(known) = self.blocks.get_mut(&hash) else { return };
+            if known.block.is_none() || !known.copies.is_empty() {
+                return;
             }
+            known.copies.add(lane, Kind::Sure, self.rules.copies);
+            next = known.parent;
+            let block = known.block;
+            self.hold(block, lane);
         }
     }
 
-    fn clear(&mut self, net: &mut NetMap) {
-        self.counts.applied += 1;
-        let places: Vec<(Place, Medium)> = self
-            .blocks
-            .values()
-            .filter_map(|known| Some((known.place?, known.copies.keys())))
-            .flat_map(|(place, copies)| copies.map(move |(_, medium)| (place, *medium)))
-            .collect();
-        for (place, medium) in places {
-            self.let_go(place, medium, net);
-        }
-        self.blocks.clear();
-        self.waiting.clear();
-        self.held.clear();
+    /// Drops what is known by name alone. Whether there was anything.
+    fn drop_names(&mut self) -> bool {
+        let before = self.blocks.len();
+        self.blocks.retain(|_, known| !known.copies.is_empty());
+        self.blocks.len() < before
     }
 }
 
-/// Whether a block was held before the batch, and is now.
-type NetMap = BTreeMap<(PathId, u32, Medium), (bool, bool)>;
+/// The lane of a group on a medium; `None` when the group's number is beyond all bounds.
+fn lane(group: u32, medium: Medium) -> Option<LaneId> {
+    LaneId::of(u8::try_from(group).ok()?, medium.tier())
+}
 
-fn note(net: &mut NetMap, place: Place, medium: Medium, before: bool, after: bool) {
-    net.entry((place.path, place.depth, medium)).or_insert((before, after)).1 = after;
+/// Cuts what changed into the contents of ops, at least one, of at most [`HASHES_PER_OP_MAX`] hashes: first all that left,
+/// so that no part holds more than before and after together.
+#[must_use]
+pub fn split(nets: &[LaneNet], keyspace: Option<&Arc<Keyspace>>) -> Vec<Vec<StoredLane>> {
+    let Some(keyspace) = keyspace else { return vec![Vec::new()] };
+    let (mut parts, mut room) = (vec![Vec::<StoredLane>::new()], HASHES_PER_OP_MAX);
+    for is_added in [false, true] {
+        for net in nets {
+            let mut left = if is_added { &net.added[..] } else { &net.removed[..] };
+            while !left.is_empty() {
+                if room == 0 {
+                    parts.push(Vec::new());
+                    room = HASHES_PER_OP_MAX;
+                }
+                let (now, rest) = left.split_at(left.len().min(room));
+                room -= now.len();
+                left = rest;
+                put(parts.last_mut().expect("one part at least"), keyspace, net.lane, is_added, now);
+            }
+        }
+    }
+    parts
+}
+
+fn put(part: &mut Vec<StoredLane>, keyspace: &Arc<Keyspace>, lane: LaneId, is_added: bool, blocks: &[BlockHash]) {
+    let nth = part.iter().position(|of| of.lane == lane).unwrap_or_else(|| {
+        let keyspace = Arc::clone(keyspace);
+        part.push(StoredLane { keyspace, lane, added: Vec::new(), removed: Vec::new() });
+        part.len() - 1
+    });
+    let of = &mut part[nth];
+    if is_added { &mut of.added } else { &mut of.removed }.extend_from_slice(blocks);
 }
 
 #[cfg(test)]

@@ -10,16 +10,14 @@ mod lines;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use covey_crdt::hash::HashKey;
 use covey_crdt::id::ModelName;
-use covey_crdt::keyspace::{Keyspace, Unit};
 use serde::{Deserialize, Serialize};
 
 pub use lines::CaptureError;
 
-use super::{EngineCache, Event, decode};
+use super::{CacheRules, EngineCache, Event, decode};
 use lines::{for_lines, unhex};
 
 /// Mismatches listed at most; all are counted.
@@ -140,7 +138,7 @@ pub fn replay(capture: &Path, requests: Option<&Path>) -> Result<Report, Capture
     };
     asked.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     let mut asked = asked.into_iter().peekable();
-    let mut replay = Replay::default();
+    let mut replay = Replay::new();
     for_lines(capture, |line, text| {
         if let Ok(op) = serde_json::from_str::<Op>(text) {
             replay.op(line, op)
@@ -161,9 +159,8 @@ pub fn replay(capture: &Path, requests: Option<&Path>) -> Result<Report, Capture
     Ok(replay.finish())
 }
 
-#[derive(Default)]
 struct Replay {
-    cache: Option<EngineCache>,
+    cache: EngineCache,
     report: Report,
     last_seq: Option<u64>,
     /// The engine was told to forget everything, and has published nothing since.
@@ -171,6 +168,12 @@ struct Replay {
 }
 
 impl Replay {
+    fn new() -> Self {
+        let model = ModelName::new("capture").expect("a good name");
+        let cache = EngineCache::new(model, HashKey::ZERO, CacheRules::default());
+        Self { cache, report: Report::default(), last_seq: None, was_reset: false }
+    }
+
     fn op(&mut self, line: usize, op: Op) -> Result<(), String> {
         match op {
             Op::Config {} => {}
@@ -208,21 +211,14 @@ impl Replay {
         if decoded.is_broken {
             *self.report.refused.entry("broken".to_owned()).or_default() += 1;
         }
-        if self.cache.is_none() {
-            self.cache = block_tokens(&decoded.events).and_then(cache);
-        }
-        if let Some(cache) = &mut self.cache {
-            let _ = cache.apply(&decoded.events);
-        }
+        let _ = self.cache.apply(&decoded.events);
     }
 
     fn pass(&mut self, passed: &Passed) {
         match passed {
             Passed::Request(request) => self.judge(request),
             Passed::Reset => {
-                if let Some(cache) = &mut self.cache {
-                    let _ = cache.apply(&[Event::Cleared]);
-                }
+                let _ = self.cache.apply(&[Event::Cleared]);
             }
         }
     }
@@ -233,7 +229,7 @@ impl Replay {
             return;
         };
         self.report.requests += 1;
-        let predicted = self.cache.as_ref().map_or(0, |cache| predict(cache, tokens, request.salt.as_deref()));
+        let predicted = predict(&self.cache, tokens, request.salt.as_deref());
         if predicted == request.reported {
             self.report.exact += 1;
         } else if self.report.mismatches.len() < MISMATCHES_MAX {
@@ -244,8 +240,8 @@ impl Replay {
     }
 
     fn why(&self, predicted: u64, reported: u64) -> String {
-        let counts = self.cache.as_ref().map(EngineCache::counts).unwrap_or_default();
-        let why = match (self.cache.is_some(), predicted > reported) {
+        let counts = self.cache.counts();
+        let why = match (self.cache.block_tokens().is_some(), predicted > reported) {
             (false, _) => "no event has told of a block yet",
             (true, true) if self.was_reset => "the cache was reset, and the engine publishes that with its next batch",
             (true, true) if counts.other_group > 0 => "another attention group holds less than this one",
@@ -258,7 +254,7 @@ impl Replay {
     }
 
     fn finish(mut self) -> Report {
-        let counts = self.cache.as_ref().map(EngineCache::counts).unwrap_or_default();
+        let counts = self.cache.counts();
         for (why, count) in [
             ("other_group", counts.other_group),
             ("sparse", counts.sparse),
@@ -273,24 +269,9 @@ impl Replay {
     }
 }
 
-/// Tokens in a block, by the first store that tells.
-fn block_tokens(events: &[Event]) -> Option<u32> {
-    events.iter().find_map(|event| match event {
-        Event::Stored(stored) if stored.is_full => Some(stored.block_tokens),
-        Event::Stored(_) | Event::Removed(_) | Event::Cleared | Event::Unknown => None,
-    })
-}
-
-fn cache(block_tokens: u32) -> Option<EngineCache> {
-    let key = HashKey::ZERO;
-    let model = ModelName::new("capture").expect("a good name");
-    let keyspace = Keyspace::new(model, Unit::Tokens, block_tokens, key.id())?;
-    Some(EngineCache::new(Arc::new(keyspace), key))
-}
-
 /// Cached tokens of a prompt: whole blocks, and never all of it, because an engine computes the last token again.
 fn predict(cache: &EngineCache, tokens: &[u32], salt: Option<&str>) -> u64 {
-    let block = u64::from(cache.block_tokens());
+    let Some(block) = cache.block_tokens().map(u64::from) else { return 0 };
     let most = (tokens.len() as u64).saturating_sub(1) / block;
     u64::from(cache.prefix(&cache.chain(tokens, None, salt))).min(most) * block
 }

@@ -4,6 +4,8 @@
 
 use std::num::NonZeroU64;
 
+use covey_crdt::lane::Tier;
+
 /// Where a block is kept. The device is what attention reads; the rest is slower to bring back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Medium {
@@ -24,6 +26,16 @@ impl Medium {
             None | Some("GPU" | "HBM" | "DEVICE") => Self::Device,
             Some(name) if name.starts_with("CPU") => Self::Host,
             Some(_) => Self::Storage,
+        }
+    }
+
+    /// The tier of lanes it is.
+    #[must_use]
+    pub const fn tier(self) -> Tier {
+        match self {
+            Self::Device => Tier::Device,
+            Self::Host => Tier::Host,
+            Self::Storage => Tier::Storage,
         }
     }
 }

@@ -6,14 +6,17 @@
 //! Not here yet: sockets, ownership, stored coverage. One attention group is read (full or MLA); events of other groups
 //! are counted and left.
 
+mod bytes;
 mod cache;
 pub mod capture;
 mod decode;
 mod event;
 mod msgpack;
 mod naming;
+pub mod zmtp;
 
-pub use cache::{BLOCKS_MAX, Counts, EngineCache, Net};
+pub use bytes::RefuseExport;
+pub use cache::{BLOCKS_MAX, CacheRules, CopyReports, Counts, EXPORT_VERSION, EngineCache, LaneNet, split};
 pub use decode::{Decoded, EVENTS_MAX, decode};
 pub use event::{Event, ExtraKey, Medium, RefuseEvent, Removed, Stored};
 pub use naming::Scope;

@@ -127,7 +127,7 @@ mod tests {
     use covey_crdt::id::ModelName;
 
     use super::*;
-    use crate::ingest::EngineCache;
+    use crate::ingest::{CacheRules, EngineCache};
 
     fn keyspace(unit: Unit, block_units: u32) -> Arc<Keyspace> {
         let model = ModelName::new("m").expect("a name");
@@ -166,7 +166,8 @@ mod tests {
     fn requests_and_events_name_blocks_alike() {
         let keyspace = keyspace(Unit::Tokens, 4);
         let tokens: Vec<u32> = (0..23).collect();
-        let cache = EngineCache::new(Arc::clone(&keyspace), HashKey::ZERO);
+        let rules = CacheRules { block_tokens: Some(4), ..CacheRules::default() };
+        let cache = EngineCache::new(keyspace.model.clone(), HashKey::ZERO, rules);
         let mut chains = Vec::new();
         for (adapter, salt) in [(None, None), (Some("lora"), None), (None, Some("s")), (Some("lora"), Some("s"))] {
             let key = RequestKey::of_tokens(&keyspace, &HashKey::ZERO, Scope { adapter, salt }, &tokens[..10]);

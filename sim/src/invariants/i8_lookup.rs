@@ -110,13 +110,18 @@ fn brute_force(state: &Expanded, keyspace: &Arc<Keyspace>, chain: &[BlockHash]) 
     let mut found = BTreeMap::new();
     for (worker, record) in &state.records {
         let key = HolderKey { worker: worker.clone(), keyspace: Arc::clone(keyspace), lane: LaneId::PLAIN };
-        let Some((_, blocks)) = state.coverage.get(&key).filter(|_| !record.incarnation.is_removed()) else { continue };
+        if record.incarnation.is_removed() {
+            continue;
+        }
+        let placed = state.coverage.get(&key).map(|(_, blocks)| blocks);
         let mut path = PathId::ROOT;
         let covered = chain.iter().take_while(|block| {
             path = path.child(**block);
-            blocks.contains_key(&path)
+            placed.is_some_and(|blocks| blocks.contains_key(&path))
         });
-        let depth = covered.count() as u32;
+        let set = state.feeds.get(worker).and_then(|feed| feed.lanes().get(&(Arc::clone(keyspace), LaneId::PLAIN)));
+        let stored = chain.iter().take_while(|block| set.is_some_and(|set| set.blocks().contains(block)));
+        let depth = covered.count().max(stored.count()) as u32;
         if depth > 0 {
             found.insert(worker.clone(), depth);
         }

@@ -1,8 +1,7 @@
 //! The invariants, one file each: pure functions of a snapshot of the cluster, returning what is wrong.
 //!
 //! Each is shown to fire on a world made by hand, in the tests beside it. Not here: when they are looked at (`world`,
-//! where convergence, I10, and the request path's independence of the mesh, I11, show as well). I7 (event-fed holders) is not
-//! among them yet: replicas keep no event-fed coverage.
+//! where convergence, I10, and the request path's independence of the mesh, I11, show as well).
 
 mod i12_frames;
 mod i12_gauges;
@@ -12,6 +11,7 @@ mod i3_prefix_closed;
 mod i4_never_regress;
 mod i5_no_return;
 mod i6_no_phantom;
+mod i7_stored;
 mod i8_lookup;
 mod i9_bounded;
 #[cfg(test)]
@@ -28,6 +28,7 @@ use covey_mesh::status::{Phase, Status};
 use crate::oracle::Oracle;
 
 pub use i4_never_regress::Marks;
+pub use i7_stored::{Known, Told};
 pub use i8_lookup::{Loads, Lookups, Query};
 pub use i12_frames::{FrameTruth, WorkerTruth};
 pub use i12_gauges::{Moment, PeerTruth, Truth};
@@ -82,15 +83,22 @@ impl View {
 
 /// Checks everything that can be seen at one moment.
 #[must_use]
-pub fn check(views: &[View], oracle: &Oracle) -> Vec<Violation> {
+pub fn check(views: &[View], oracle: &Oracle, told: &Told<'_>) -> Vec<Violation> {
     let mut found = i1_equal_vectors_equal_state::check(views, oracle);
     for view in views {
         found.extend(i2_top_k::check(view, oracle));
         found.extend(i3_prefix_closed::check(view, oracle));
         found.extend(i5_no_return::check(view));
         found.extend(i6_no_phantom::check(view, oracle));
+        found.extend(i7_stored::check(view, told));
     }
     found
+}
+
+/// Checks what ingesters claim to know.
+#[must_use]
+pub fn check_known(known: &[Known], told: &Told<'_>) -> Vec<Violation> {
+    i7_stored::check_known(known, told)
 }
 
 /// Checks the bounds of one node.

@@ -68,6 +68,13 @@ impl Plan {
         within("ops_per_s", self.ops_per_s, 1, OPS_PER_S_MAX)?;
         within("faults_ms", self.faults_ms, 1, FAULTS_MS_MAX)?;
         within("quiet_ms", self.quiet_ms, 0, FAULTS_MS_MAX)?;
+        if let Some(feeds) = self.feeds {
+            within("feeds.batches_per_s", feeds.batches_per_s, 1, 1_000)?;
+            within("feeds.copies", feeds.copies, 1, 100_000)?;
+            within("feeds.kept", feeds.kept, 0, 100_000)?;
+            within("feeds.delay_ms", feeds.delay_ms, 0, 10_000)?;
+            within("feeds.jitter_ms", feeds.jitter_ms, 0, 10_000)?;
+        }
         within("hash_bits", u64::from(self.hash_bits), 1, 64)?;
         within("idle_ms", self.idle_ms, 1, 1 << 40)?;
         within("member_late_ms", self.member_late_ms, 0, FAULTS_MS_MAX)?;
@@ -251,6 +258,9 @@ fn named(fault: Fault) -> Vec<(&'static str, Names)> {
         }
         Fault::Ghost { node } => vec![("ghost.node", Node(node))],
         Fault::WorkerRestart { worker } => vec![("worker-restart.worker", Worker(worker))],
+        Fault::Unsubscribe { node, worker } => {
+            vec![("unsubscribe.node", Node(node)), ("unsubscribe.worker", Worker(worker))]
+        }
         Fault::WorkerOldToken { worker, .. } => vec![("worker-old-token.worker", Worker(worker))],
         Fault::WorkerFlap { worker, .. } => vec![("worker-flap.worker", Worker(worker))],
         Fault::Remove { worker, .. } => vec![("remove.worker", Worker(worker))],

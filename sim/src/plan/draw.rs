@@ -40,6 +40,7 @@ impl Plan {
         plan.draw_churn();
         plan.draw_capacities();
         plan.draw_knobs();
+        plan.draw_feeds();
         plan.events.sort_by_key(|event| event.at_ms);
         plan
     }
@@ -77,6 +78,7 @@ impl Plan {
             broken: Vec::new(),
             events: Vec::new(),
             driver: DriverPlan::default(),
+            feeds: None,
             turn_blocks: 0,
             end_us: None,
         }

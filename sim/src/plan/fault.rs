@@ -200,6 +200,13 @@ pub enum Fault {
         /// Which.
         worker: usize,
     },
+    /// A node's subscription to a worker's events breaks.
+    Unsubscribe {
+        /// Whose.
+        node: usize,
+        /// To which worker.
+        worker: usize,
+    },
     /// A worker's engine restarts with a token that an earlier life of it had.
     WorkerOldToken {
         /// Which.

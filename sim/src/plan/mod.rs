@@ -207,12 +207,45 @@ pub struct Plan {
     /// How connections come and go.
     #[serde(default)]
     pub driver: DriverPlan,
+    /// Engines' events; none where gateways read none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feeds: Option<FeedPlan>,
     /// Blocks by which a conversation grows each turn; 0 for chains of random depths.
     #[serde(default)]
     pub turn_blocks: u64,
     /// Nothing happens after this, in virtual microseconds; `None` runs until convergence. Set by shrinking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_us: Option<u64>,
+}
+
+/// Engines' events, and what goes wrong on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeedPlan {
+    /// Batches a second of each engine.
+    pub batches_per_s: u64,
+    /// Copies of blocks that fit an engine's cache.
+    pub copies: u64,
+    /// Batches that an engine keeps for replays.
+    pub kept: u64,
+    /// Delay of every message, in milliseconds.
+    #[serde(default)]
+    pub delay_ms: u64,
+    /// Further delay, uniform up to this, in milliseconds; order is kept.
+    #[serde(default)]
+    pub jitter_ms: u64,
+    /// Share of messages of a subscription that are lost, 0 to 1.
+    #[serde(default)]
+    pub loss: f64,
+    /// Share that come twice.
+    #[serde(default)]
+    pub duplicate: f64,
+    /// Share of replays that end too early, without their marker.
+    #[serde(default)]
+    pub replay_cut: f64,
+    /// Share of replays that are not answered.
+    #[serde(default)]
+    pub replay_lost: f64,
 }
 
 /// How connections come and go: what the driver under the core does.

@@ -3,7 +3,9 @@
 //!
 //! Not here: looking at the clock (`calm`).
 
-use covey_mesh::limits::{ALONE_MS, EXCHANGE_MS, FOUND_MS, Knobs, SESSION_MS, STUCK_MS, UNRESOLVED_MS};
+use covey_mesh::limits::{
+    ALONE_MS, EXCHANGE_MS, FOUND_MS, Knobs, SESSION_MS, SETTLE_MS, STUCK_MS, TAKEOVER_MS, UNRESOLVED_MS,
+};
 
 use crate::plan::{Plan, Wrong};
 
@@ -17,6 +19,10 @@ const REDIAL_MS: u64 = 1_300;
 pub const CONVERGE_MS: u64 =
     DEAD_LINK_MS + REDIAL_MS + ALONE_MS + FOUND_MS + SESSION_MS + UNRESOLVED_MS + 2 * STUCK_MS + 4 * EXCHANGE_MS;
 
+/// Owners settle, a hand-off is waited for in vain, replays fail three times, a quiet stream is looked at, and a standby
+/// publishes.
+const FEEDS_MS: u64 = 2 * SETTLE_MS + TAKEOVER_MS + 20_000;
+
 /// What the plan alone says.
 pub(super) fn before(plan: &Plan) -> u64 {
     // A donor that stalls is given up once a stall, and every stall may last longer than a session's patience.
@@ -24,7 +30,7 @@ pub(super) fn before(plan: &Plan) -> u64 {
         Wrong::Slow { for_ms, .. } => Some(for_ms + SESSION_MS),
         Wrong::Dead | Wrong::Isolated | Wrong::Deaf | Wrong::Mute | Wrong::Clock { .. } => None,
     });
-    CONVERGE_MS + slow.max().unwrap_or(0)
+    CONVERGE_MS + slow.max().unwrap_or(0) + if plan.feeds.is_some() { FEEDS_MS } else { 0 }
 }
 
 /// What walks over a state of `bytes` and `workers` cost, in slices, windows and a budget as the knobs have them and round

@@ -22,7 +22,7 @@ use crate::marks;
 use crate::plan::Wrong;
 
 /// An engine that had more tokens than this within a minute is not believed by everybody at once.
-const TOKENS_BELIEVED: usize = 4;
+pub(super) const TOKENS_BELIEVED: usize = 4;
 
 impl World {
     pub(super) fn check(&mut self, heavy: bool) {
@@ -88,7 +88,10 @@ impl World {
             }
         }
         self.look_for_marks(&views);
-        self.outcome.violations.extend(invariants::check(&views, &self.oracle));
+        let (known, told) = self.told();
+        let mut found = invariants::check(&views, &self.oracle, &told);
+        found.extend(invariants::check_known(&known, &told));
+        self.outcome.violations.extend(found);
         self.check_lookups(&views);
     }
 
@@ -186,6 +189,7 @@ impl World {
         let wrong = healthy.iter().map(|(nth, slot, node)| self.wrong_loads(*nth, slot, node));
         wrong
             .chain(healthy.first().map(|(_, slot, node)| self.wrong_worker(slot, node)))
+            .chain([self.feeds_unequal()])
             .find(|why| !why.is_empty())
             .unwrap_or_default()
     }

@@ -7,6 +7,7 @@ use covey_crdt::id::{Incarnation, LifeId, Token};
 use covey_mesh::input::Member;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::streams::{Doing, FeedEvent};
 use crate::network::State;
 use crate::plan::Cut;
 
@@ -97,6 +98,12 @@ pub(super) enum Event {
         node: usize,
     },
     Request,
+    /// An engine's scheduler steps.
+    Engine {
+        worker: usize,
+    },
+    /// Something reaches an intake.
+    Feed(Box<FeedEvent>),
     Probe {
         node: usize,
     },
@@ -140,6 +147,19 @@ impl Event {
             Self::Timer { node } => mix(*node as u64),
             Self::Answer(answer) => mix((answer.node as u64) << 32 | answer.worker as u64 | 1 << 63),
             Self::Request => mix(1 << 62),
+            Self::Engine { worker } => mix(*worker as u64 | 1 << 61),
+            Self::Feed(feed) => {
+                let kind = match &feed.doing {
+                    Doing::Connect => 0,
+                    Doing::Message(batch) => 1 | batch.seq << 3,
+                    Doing::Replayed { batch, .. } => 2 | batch.seq << 3,
+                    Doing::ReplayEnded { .. } => 3,
+                    Doing::Lost => 4,
+                    Doing::Timer => 5,
+                    Doing::Report => 6,
+                };
+                mix((feed.node as u64) << 40 | (feed.worker as u64) << 32 | kind | 1 << 60)
+            }
             Self::Start { .. }
             | Self::Dial { .. }
             | Self::Shaken { .. }

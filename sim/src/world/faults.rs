@@ -57,7 +57,9 @@ impl World {
                 let tokens = &mut self.engines[worker].tokens;
                 let fresh = tokens.iter().max().map_or(0, |most| most + 1);
                 tokens.push(fresh);
+                self.engine_restarts(worker);
             }
+            Fault::Unsubscribe { node, worker } => self.unsubscribe(node, worker),
             Fault::WorkerOldToken { worker, life } => self.repeat_token(worker, life),
             Fault::WorkerFlap { worker, for_ms } => {
                 let engine = &mut self.engines[worker];
@@ -113,6 +115,7 @@ impl World {
         if tokens.contains(&life) && tokens.last() != Some(&life) {
             tokens.push(life);
             self.mark(marks::TOKEN_REPEATED);
+            self.engine_restarts(worker);
         }
     }
 

@@ -18,6 +18,7 @@ use crate::plan::{Stream, Wrong};
 impl World {
     pub(super) fn stop(&mut self, slot: usize) {
         let Some(life) = self.who[slot].take() else { return };
+        self.drop_readings(slot);
         let state = &mut self.slots[slot];
         state.node = None;
         state.timer_us = None;
@@ -67,6 +68,10 @@ impl World {
         node.set_knobs(self.plan.knobs);
         state.node = Some(node);
         self.who[slot] = Some(life);
+        for worker in 0..if self.streams.is_some() { self.engines.len() } else { 0 } {
+            let worker = self.traffic.worker(worker);
+            self.handle(slot, Input::Local(Local::Ingests { worker, can: true }));
+        }
         self.handle(slot, Input::Elapsed);
     }
 

@@ -22,6 +22,7 @@ mod queue;
 mod requests;
 mod rules;
 mod slot;
+mod streams;
 mod traced;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,7 @@ use gauges::Gauges;
 use queue::Queue;
 use rules::Before;
 use slot::Slot;
+use streams::Streams;
 
 pub use bound::CONVERGE_MS;
 pub use film::Shot;
@@ -154,6 +156,8 @@ pub struct World {
     /// Nodes that have not learned yet that their connection with a life is gone.
     ghosts: BTreeSet<(usize, LifeId)>,
     engines: Vec<Engine>,
+    /// Engines' events, where the plan has them.
+    streams: Option<Streams>,
     calm: bool,
     /// When it converged, when it was last seen so, in microseconds.
     quiet: Option<calm::Quiet>,
@@ -207,6 +211,7 @@ impl World {
             draws: Draws::new(seed),
             ghosts: BTreeSet::new(),
             engines: vec![engine; plan.workers],
+            streams: plan.feeds.map(|feeds| Streams::new(seed, plan.workers, feeds)),
             calm: false,
             quiet: None,
             measuring: false,
@@ -234,6 +239,9 @@ impl World {
         }
         for nth in 0..world.plan.slow.len() {
             world.next_in(world.plan.slow[nth].every_ms * 1_000, Next::Stall { nth });
+        }
+        for worker in 0..if world.streams.is_some() { world.plan.workers } else { 0 } {
+            world.at(60_000 + 7_000 * worker as u64, Event::Engine { worker });
         }
         world.at(50_000, Event::Request);
         world.at(200_000, Event::Check { heavy: false });
@@ -287,6 +295,7 @@ impl World {
         self.outcome.events += 1;
         let step = self.is_traced().then(|| self.describe(cause, &event));
         self.carry_out(event);
+        self.tend_streams();
         self.traced(step);
         self.outcome.violations.is_empty() && !self.over
     }
@@ -324,6 +333,8 @@ impl World {
             Event::Stall { broken } => self.stall(broken),
             Event::Resume { node } => self.resume(node),
             Event::Request => self.request(),
+            Event::Engine { worker } => self.engine_step(worker),
+            Event::Feed(event) => self.feed_event(*event),
             Event::Probe { node } => self.probe(node),
             Event::Answer(answer) => self.answer(*answer),
             Event::Load { node } => self.load(node),
@@ -402,8 +413,9 @@ impl World {
                     self.check_note(nth, &note);
                     self.note(nth, &note);
                 }
-                Output::Feed(_) => {}
+                Output::Feed(order) => self.note_feed_order(nth, order),
                 Output::Changed(change) => {
+                    self.note_feed_change(nth, &change);
                     if let Some(lookups) = &mut self.slots[nth].lookups {
                         lookups.changed(change);
                     }

@@ -22,7 +22,10 @@ impl World {
         }
         let gap = self.traffic.gap_us();
         self.after(gap, Event::Request);
-        let request = self.traffic.request();
+        let mut request = self.traffic.request();
+        if let Some(streams) = self.streams.as_mut().filter(|_| request.chain.len() % 3 == 0) {
+            (request.keyspace, request.chain) = (crate::caches::keyspace(), streams.any_chain().into());
+        }
         let slot = request.node;
         if self.slots[slot].pause.is_some() {
             return;

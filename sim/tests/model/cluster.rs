@@ -215,7 +215,7 @@ impl Cluster {
         if rest.iter().any(|node| node.replica().expand() != view.state) {
             return Err("I1: equal clean vectors and digests, different states".to_owned());
         }
-        match invariants::check(&[view], &self.oracle).first() {
+        match invariants::check(&[view], &self.oracle, &invariants::Told::default()).first() {
             Some(violation) => Err(format!("{}: {}", violation.invariant, violation.what)),
             None => Ok(()),
         }

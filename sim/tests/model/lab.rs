@@ -156,7 +156,7 @@ impl Lab {
         let view = View::of(node.life().to_string(), &node);
         let mut wrong: Vec<Violation> = self.differs(&node, &view).into_iter().collect();
         wrong.extend(returned::check(&view, oracle));
-        wrong.extend(invariants::check(&[view], oracle));
+        wrong.extend(invariants::check(&[view], oracle, &invariants::Told::default()));
         let sight = Arc::new(Sight {
             print,
             clean: node.phase() == Phase::Clean,

@@ -1,6 +1,6 @@
 //! Drawing what happens to workers: restarts, tokens, removal, capacities, resets.
 
-use crate::plan::{Fault, Plan};
+use crate::plan::{Fault, FeedPlan, Plan};
 
 impl Plan {
     pub(super) fn draw_engines(&mut self) {
@@ -25,6 +25,46 @@ impl Plan {
         let mut draw = self.stream("probes");
         if draw.chance(0.5) {
             self.probe_late_ms = draw.magnitude(400, 8_000);
+        }
+    }
+
+    /// Every third run reads engines' events; long runs and large ones are left without, or they would take too long.
+    pub(super) fn draw_feeds(&mut self) {
+        let mut draw = self.stream("feeds");
+        if !draw.chance(0.4) || self.faults_ms > 20_000 || self.workers > 12 {
+            return;
+        }
+        let mut feeds = FeedPlan {
+            batches_per_s: draw.magnitude(5, 60),
+            copies: draw.magnitude(8, 120),
+            kept: draw.magnitude(2, 2_000),
+            delay_ms: draw.magnitude(1, 30),
+            jitter_ms: 0,
+            loss: 0.0,
+            duplicate: 0.0,
+            replay_cut: 0.0,
+            replay_lost: 0.0,
+        };
+        let mut draw = self.stream("feed-faults");
+        if draw.chance(0.5) {
+            feeds.jitter_ms = draw.magnitude(1, 300);
+        }
+        if draw.chance(0.5) {
+            feeds.loss = draw.between(1, 100) as f64 / 1_000.0;
+        }
+        if draw.chance(0.3) {
+            feeds.duplicate = 0.05;
+        }
+        if draw.chance(0.3) {
+            (feeds.replay_cut, feeds.replay_lost) = (0.3, 0.2);
+        }
+        self.feeds = Some(feeds);
+        let mut draw = self.stream("subscriptions");
+        if draw.chance(0.5) {
+            for _ in 0..draw.between(1, 6) {
+                let (at_ms, node, worker) = (self.moment(&mut draw), draw.index(self.nodes), draw.index(self.workers));
+                self.event(at_ms, Fault::Unsubscribe { node, worker });
+            }
         }
     }
 
