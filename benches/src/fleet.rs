@@ -97,7 +97,7 @@ impl Fleet {
                     Output::Changed(change) => self.feed.changed(change),
                     Output::Load { life, worker, load } => self.feed.load(life, &worker, load),
                     Output::Note(note) => self.feed.note(&note),
-                    Output::Send { .. } | Output::Close { .. } | Output::Reborn(_) => {}
+                    Output::Send { .. } | Output::Close { .. } | Output::Reborn(_) | Output::Feed(_) => {}
                 }
             }
         }

@@ -126,7 +126,14 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
 }
 
 fn doctor(args: &DoctorArgs) -> ExitCode {
-    match admin::doctor::doctor(args) {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("covey doctor: {error}");
+            return ExitCode::from(Verdict::Unknown.exit_code());
+        }
+    };
+    match runtime.block_on(admin::doctor::doctor(args)) {
         Ok((is_exact, text)) => {
             print(&text);
             ExitCode::from(u8::from(!is_exact))

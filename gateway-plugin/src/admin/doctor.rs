@@ -1,11 +1,17 @@
-//! `covey doctor`: why is my hit ratio zero? For now it judges recorded engine events against what the engine reported.
+//! `covey doctor`: why is my hit ratio zero? Asks a running gateway (`live`), or judges recorded engine events against what
+//! the engine reported.
 //!
-//! Not here: replaying (`ingest::capture`), live gateways.
+//! Not here: replaying (`ingest::capture`), judging predictions (`plugin::Detector`).
+
+pub(super) mod live;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
+use serde::Serialize;
+
+use super::client::AskError;
 use crate::cli::args::DoctorArgs;
 use crate::ingest::capture::{self, CaptureError, Report};
 
@@ -17,6 +23,8 @@ const SHOWN_MAX: usize = 10;
 pub enum DoctorError {
     /// The capture cannot be used.
     Capture(CaptureError),
+    /// The gateway cannot be asked.
+    Ask(AskError),
     /// The report cannot be written.
     Write {
         /// Where.
@@ -30,6 +38,7 @@ impl fmt::Display for DoctorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Capture(error) => error.fmt(f),
+            Self::Ask(error) => error.fmt(f),
             Self::Write { path, error } => write!(f, "--json: {} cannot be written: {error}", path.display()),
         }
     }
@@ -37,17 +46,33 @@ impl fmt::Display for DoctorError {
 
 impl std::error::Error for DoctorError {}
 
-/// Judges a capture: the text to print, and whether every request was predicted exactly.
+/// Judges a capture or a running gateway: the text to print, and whether nothing is wrong.
 ///
 /// # Errors
-/// [`DoctorError`] when a file cannot be read, understood or written.
-pub fn doctor(args: &DoctorArgs) -> Result<(bool, String), DoctorError> {
-    let report = capture::replay(&args.capture, args.requests.as_deref()).map_err(DoctorError::Capture)?;
+/// [`DoctorError`] when nobody can be asked, or a file cannot be read, understood or written.
+pub async fn doctor(args: &DoctorArgs) -> Result<(bool, String), DoctorError> {
+    let (is_fine, text, json) = match &args.capture {
+        Some(path) => {
+            let report = capture::replay(path, args.requests.as_deref()).map_err(DoctorError::Capture)?;
+            (report.exact == report.requests, words(&report), json(&report))
+        }
+        None => {
+            let (is_fine, text, report) = live::ask(args).await.map_err(DoctorError::Ask)?;
+            (is_fine, text, json(&report))
+        }
+    };
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&report).expect("plain data serializes");
-        fs::write(path, json + "\n").map_err(|error| DoctorError::Write { path: path.clone(), error })?;
+        write(path, &json)?;
     }
-    Ok((report.exact == report.requests, words(&report)))
+    Ok((is_fine, text))
+}
+
+fn json(report: &impl Serialize) -> String {
+    serde_json::to_string_pretty(report).expect("plain data serializes") + "\n"
+}
+
+fn write(path: &Path, json: &str) -> Result<(), DoctorError> {
+    fs::write(path, json).map_err(|error| DoctorError::Write { path: path.to_owned(), error })
 }
 
 fn words(report: &Report) -> String {

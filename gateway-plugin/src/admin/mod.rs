@@ -1,4 +1,4 @@
-//! What operators and tools read: `/metrics`, `/mesh`, `/healthz`, `/readyz` and the dashboard on the admin port, and
+//! What operators and tools read: `/metrics`, `/mesh`, `/doctor`, `/healthz`, `/readyz` and the dashboard on the admin port, and
 //! `covey status`.
 //!
 //! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads, except `/test/…`, which a gateway
@@ -27,6 +27,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 pub use client::AskError;
+pub use doctor::live::{DoctorReport, ModelDoctor, WorkerDoctor};
 pub use record::{RecordError, Recorded, record};
 pub use report::{MeshReport, Quantiles, WorkerReport};
 pub use status::status;
@@ -48,6 +49,7 @@ pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<Test
     let reading = Router::new()
         .route("/metrics", get(serve_metrics).with_state((Arc::clone(&gateway), Arc::clone(reel))))
         .route("/mesh", get(serve_mesh).with_state((Arc::clone(&gateway), Arc::clone(reel))))
+        .route("/doctor", get(doctor::live::serve))
         .route("/mesh/state", get(state::serve_state))
         .route("/mesh/state/holder", get(state::serve_holder))
         .route("/healthz", get(healthz))

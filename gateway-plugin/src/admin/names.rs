@@ -32,6 +32,28 @@ pub(super) const PROMPT_TOKENS: Named = ("covey_cache_prompt_tokens", "Prompt to
 pub(super) const PREDICTED_TOKENS: Named = ("covey_cache_predicted_tokens", "Prompt tokens predicted to be cached");
 pub(super) const CACHED_TOKENS: Named =
     ("covey_cache_reported_tokens", "Prompt tokens that workers reported as cached");
+pub(super) const TOKENIZE: Named =
+    ("covey_gateway_tokenize_cpu_seconds", "Seconds of thread CPU time of turning a request into token ids");
+pub(super) const TOKENIZER_CACHE: Named =
+    ("covey_gateway_tokenizer_cache_bytes", "Bytes of token ids kept of texts encoded before");
+pub(super) const UNTOKENIZED: Named = (
+    "covey_gateway_untokenized_requests",
+    "Requests looked up by their bytes although the block size in tokens is known, by reason",
+);
+pub(super) const PREDICTIONS: Named = (
+    "covey_gateway_prediction_requests",
+    "Requests looked up by token ids whose worker reported cached tokens: predicted exactly, too high (over) or too low (under)",
+);
+pub(super) const PREDICTION_TOKENS: Named = (
+    "covey_gateway_prediction_tokens",
+    "Prompt tokens of the same: predicted and reported (exact), predicted in vain (over), reported unpredicted (under)",
+);
+pub(super) const PREDICTION_ERROR: Named =
+    ("covey_gateway_prediction_error_tokens", "Tokens between prediction and report, of the same requests");
+pub(super) const WORKER_MISMATCH: Named = (
+    "covey_worker_prediction_mismatch",
+    "1 for what a difference between predictions and the worker's reports looks like, 0 for the others; absent before its first report",
+);
 pub(super) const WORKER_UP: Named = ("covey_worker_up", "1 when this gateway can reach the worker");
 pub(super) const PLACEMENTS: Named = ("covey_plugin_placements", "Placements handed to the mesh");
 pub(super) const OPS_DROPPED: Named =

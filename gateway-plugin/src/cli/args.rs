@@ -38,8 +38,9 @@ pub enum Command {
     /// Watch the mesh on a terminal: verdict, lag, state groups, gateways, workers, traffic, events. Exit 0: left with q,
     /// 1: no terminal, 3: nobody could be asked (with --once).
     Top(TopArgs),
-    /// Why is my hit ratio zero? Judges recorded engine events: what they say was cached, against what the engine reported.
-    /// Exit 0: all requests predicted exactly, 1: some were not, 3: the capture cannot be used.
+    /// Why is my hit ratio zero? Asks a running gateway what it predicted of each worker and what that reported, or judges
+    /// recorded engine events with --capture. Exit 0: nothing is wrong (all requests predicted exactly), 1: a mismatch is named
+    /// (some were not), 3: nobody could be asked (the capture cannot be used).
     Doctor(DoctorArgs),
 }
 
@@ -93,6 +94,9 @@ pub struct GatewayArgs {
     #[arg(long, env = "COVEY_PLACEMENT_IDLE", default_value = "1h", value_parser = parse_duration, value_name = "TIME")]
     pub placement_idle: Duration,
 
+    /// Flags of token ids.
+    #[command(flatten, next_help_heading = "Tokens")]
+    pub tokens: TokenArgs,
     /// Flags of the mesh.
     #[command(flatten, next_help_heading = "Mesh")]
     pub mesh: MeshArgs,
@@ -115,6 +119,30 @@ pub struct GatewayArgs {
     /// alone, therefore not an environment variable and not in the help; wants --admin-listen on loopback.
     #[arg(long, hide = true)]
     pub test_hooks: bool,
+}
+
+/// Flags of token ids: how prompts are looked up by the tokens that the workers compute.
+#[derive(Debug, Args)]
+pub struct TokenArgs {
+    /// Tokenizer of a model, or of all: a tokenizer.json, or the directory with it, tokenizer_config.json and
+    /// chat_template.jinja (repeatable; comma-separated in the environment). Default: none, text is looked up by its bytes.
+    #[arg(long, env = "COVEY_TOKENIZER", value_delimiter = ',', value_name = "[MODEL=]PATH")]
+    pub tokenizer: Vec<String>,
+    /// Tokens in one block of the workers' caches. Default: what their events say; events win over the flag.
+    #[arg(long, env = "COVEY_BLOCK_TOKENS", value_name = "TOKENS")]
+    pub block_tokens: Option<u32>,
+    /// A LoRA adapter of the first model, served under this name (repeatable; comma-separated in the environment). Default:
+    /// none.
+    #[arg(long, env = "COVEY_ADAPTER", value_delimiter = ',', value_name = "NAME")]
+    pub adapter: Vec<String>,
+    /// Token ids kept of texts encoded before, so that a growing conversation costs what is new; in bytes or with a unit (KiB,
+    /// MiB), for each tokenizer. 0 encodes every prompt whole.
+    #[arg(long, env = "COVEY_TOKENIZER_CACHE_BYTES", default_value = "64MiB", value_parser = parse_bytes, value_name = "BYTES")]
+    pub tokenizer_cache_bytes: u64,
+    /// Render the chat_template that a request brings, as workers with the flag of that name do; for trusted clients alone: a
+    /// template can ask for any amount of memory. Default: off, such requests are looked up by their bytes.
+    #[arg(long, env = "COVEY_TRUST_REQUEST_CHAT_TEMPLATE")]
+    pub trust_request_chat_template: bool,
 }
 
 /// Flags of the mesh; read only with `--mesh on`.
@@ -270,12 +298,18 @@ pub struct TopArgs {
 /// Flags of `covey doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Engine events as they came, JSON lines, plain or gzip: objects with `t` (seconds) and `frames_hex` (topic, number,
-    /// payload), or a stream of operations.
+    /// Admin address of the gateway to ask.
+    #[arg(env = "COVEY_ADMIN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
+    pub admin: String,
+    /// How long the gateway may take to answer (seconds, or with a unit: ms, s, m, h).
+    #[arg(long, default_value = "3s", value_parser = parse_duration, value_name = "TIME")]
+    pub timeout: Duration,
+    /// Ask no gateway, judge these engine events as they came: JSON lines, plain or gzip, of objects with `t` (seconds) and
+    /// `frames_hex` (topic, number, payload), or a stream of operations.
     #[arg(long, value_name = "FILE")]
-    pub capture: PathBuf,
+    pub capture: Option<PathBuf>,
     /// The requests of that time, JSON lines with times, token ids and cached tokens; a stream has its own.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "capture")]
     pub requests: Option<PathBuf>,
     /// Write the report there as one JSON object, too.
     #[arg(long, value_name = "FILE")]

@@ -12,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 use super::args::{GatewayArgs, LogFormatArg};
 use super::error::ConfigError;
 use super::mesh::MeshSettings;
+use super::tokens::TokenSettings;
 use super::traces::Traces;
 use super::worker::WorkerSpec;
 use crate::policy::Policy;
@@ -55,6 +56,8 @@ pub struct Config {
     pub block_bytes: u32,
     /// After how long an untouched placement is forgotten.
     pub placement_idle: Duration,
+    /// How prompts become token ids.
+    pub tokens: TokenSettings,
     /// How the gateway stands to others.
     pub mesh: MeshSettings,
     /// How long things may take.
@@ -93,16 +96,20 @@ impl Config {
         EnvFilter::try_new(&args.log)
             .map_err(|error| ConfigError::LogFilter { given: args.log.clone(), why: error.to_string() })?;
         let mesh = MeshSettings::parse(&args.mesh)?;
+        let workers = workers(&args.worker, mesh.remote_peers)?;
+        let models = models(&args.model)?;
+        let tokens = TokenSettings::parse(&args.tokens, &models)?;
         let limits = &args.limits;
         Ok(Self {
             listen: args.listen,
             admin_listen: args.admin_listen,
-            workers: workers(&args.worker, mesh.remote_peers)?,
+            workers,
             worker_capacity_tokens: args.worker_capacity_tokens,
-            models: models(&args.model)?,
+            models,
             policy: args.policy,
             block_bytes: args.block_bytes,
             placement_idle: args.placement_idle,
+            tokens,
             mesh,
             timeouts: Timeouts {
                 connect: limits.connect_timeout,

@@ -11,6 +11,8 @@ use covey_crdt::id::NameError;
 use covey_crdt::limits::BLOCK_UNITS_MAX;
 use covey_mesh::net::SecretError;
 
+use super::tokens::TokensError;
+
 /// Why a configuration is refused.
 #[derive(Debug)]
 pub enum ConfigError {
@@ -62,6 +64,8 @@ pub enum ConfigError {
         /// What it must be.
         must: &'static str,
     },
+    /// A flag about token ids.
+    Tokens(TokensError),
     /// `--block-bytes` out of range.
     BlockBytes {
         /// The number.
@@ -134,7 +138,7 @@ pub enum ConfigError {
 }
 
 /// How a flag is named to operators: `--block-bytes (COVEY_BLOCK_BYTES)`.
-fn named(flag: &str) -> String {
+pub(super) fn named(flag: &str) -> String {
     format!("--{flag} (COVEY_{})", flag.to_uppercase().replace('-', "_"))
 }
 
@@ -170,6 +174,7 @@ impl fmt::Display for ConfigError {
             Self::Range { flag, given, must } => {
                 write!(f, "{}: {given} cannot be used: it must be {must}", named(flag))
             }
+            Self::Tokens(error) => error.fmt(f),
             Self::BlockBytes { given } => write!(
                 f,
                 "{}: a block cannot have {given} bytes; choose 1 to {BLOCK_UNITS_MAX} (256 is usual), the same on every gateway",

@@ -10,11 +10,13 @@ mod mesh;
 mod quantity;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod traces;
 mod worker;
 
 pub use config::{Config, LogFormat, Timeouts};
 pub use error::ConfigError;
 pub use mesh::MeshSettings;
+pub use tokens::{TokenSettings, TokensError};
 pub use traces::Traces;
 pub use worker::WorkerSpec;

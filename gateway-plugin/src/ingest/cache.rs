@@ -26,6 +26,7 @@ use covey_crdt::limits::{HASHES_PER_OP_MAX, KEYSPACES_PER_WORKER_MAX, STORED_BLO
 use covey_crdt::stored::StoredLane;
 
 use super::event::{Event, ExtraKey, Medium, Removed, Stored};
+use super::naming::{self, Scope};
 use copies::{Copies, Kind};
 pub use export::EXPORT_VERSION;
 use orphans::{Orphan, Orphans};
@@ -164,7 +165,7 @@ impl EngineCache {
         let Some(keyspace) = Keyspace::new(self.model.clone(), Unit::Tokens, block_tokens, self.key.id()) else {
             return;
         };
-        let root = BlockHasher::new(&keyspace, &self.key, b"");
+        let root = naming::chain_of(&keyspace, &self.key, None);
         self.space = Some(Space { keyspace: Arc::new(keyspace), root });
     }
 
@@ -272,10 +273,7 @@ impl EngineCache {
     #[must_use]
     pub fn chain(&self, tokens: &[u32], lora: Option<&str>, salt: Option<&str>) -> Vec<BlockHash> {
         let Some(space) = &self.space else { return Vec::new() };
-        let mut hasher = self.start(space, lora);
-        if let Some(salt) = salt {
-            hasher.fold(ExtraKey::salt(salt).0.get());
-        }
+        let mut hasher = Scope { adapter: lora, salt }.begin(&space.keyspace, &self.key);
         let mut chain = Vec::with_capacity(tokens.len() / space.keyspace.block_units as usize);
         hasher.tokens(tokens, &mut chain);
         chain
@@ -284,7 +282,7 @@ impl EngineCache {
     fn start(&self, space: &Space, lora: Option<&str>) -> BlockHasher {
         match lora {
             None => space.root.clone(),
-            Some(lora) => BlockHasher::new(&space.keyspace, &self.key, lora.as_bytes()),
+            Some(lora) => naming::chain_of(&space.keyspace, &self.key, Some(lora)),
         }
     }
 

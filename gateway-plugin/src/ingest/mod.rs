@@ -15,6 +15,7 @@ mod decode;
 mod event;
 pub mod intake;
 mod msgpack;
+mod naming;
 #[cfg(feature = "server")]
 pub mod runner;
 pub mod zmtp;
@@ -23,3 +24,4 @@ pub use bytes::RefuseExport;
 pub use cache::{BLOCKS_MAX, CacheRules, CopyReports, Counts, EXPORT_VERSION, EngineCache, LaneNet, split};
 pub use decode::{Decoded, EVENTS_MAX, decode};
 pub use event::{Event, ExtraKey, Medium, RefuseEvent, Removed, Stored};
+pub use naming::Scope;

@@ -12,6 +12,7 @@
 //! replica of one. Not here: HTTP (`server`), gossip (`covey-mesh`). Upholds I6: a placement is published only after a
 //! worker accepted, never at selection (hazard 11).
 
+mod detector;
 mod feed;
 #[cfg(feature = "server")]
 mod host;
@@ -36,6 +37,7 @@ use covey_crdt::hash::BlockHash;
 use covey_crdt::id::{Incarnation, LifeId, Token, WorkerId};
 use covey_mesh::input::{Load, Local};
 
+pub use self::detector::{Detector, FeedState, Judgement, Mismatch, Observation};
 pub use self::feed::Feed;
 use self::feed::Parts;
 pub use self::ingesting::Ingesting;
@@ -186,12 +188,24 @@ impl Plugin {
     /// The request is over. `output` is what the worker produced, rendered exactly as the next turn will carry it (the bytes
     /// that follow the prompt's rendering). Nothing is published when the worker never accepted, or after [`End::Failed`].
     pub fn ended(&self, ticket: Ticket, key: &RequestKey, output: &[u8], end: End) {
+        self.ended_with(ticket, key, end, |key| key.extended(output));
+    }
+
+    /// The same where the answer extends the chain in another way, such as [`RequestKey::extended_by`]. `extended` is asked only
+    /// when something is published.
+    pub fn ended_with(
+        &self,
+        ticket: Ticket,
+        key: &RequestKey,
+        end: End,
+        extended: impl FnOnce(&RequestKey) -> Arc<[BlockHash]>,
+    ) {
         let claims = match end {
             End::Completed | End::Aborted => ticket.is_accepted(),
             End::Failed => false,
         };
         if claims {
-            self.place(&ticket, key, key.extended(output));
+            self.place(&ticket, key, extended(key));
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a request is looked up by: the block hashes of its prompt, and the hasher state behind the last of them, so
 //! that the answer can continue the chain.
 //!
-//! Not here: rendering a request to bytes (`server`).
+//! Not here: rendering a request to bytes or ids (`tokens`), how blocks of ids are named (`ingest::Scope`).
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use covey_crdt::hash::{BlockHash, BlockHasher, HashKey};
 use covey_crdt::keyspace::{Keyspace, Unit};
 use covey_crdt::limits::CHAIN_BLOCKS_MAX;
 
+use crate::ingest::Scope;
 use crate::policy::Prompt;
 
 /// A prompt as the index sees it. Made once per request, before the first lookup; immutable, cheap to clone.
@@ -35,14 +36,14 @@ impl RequestKey {
         Self::new(keyspace, chain, rendered.len() as u64, behind)
     }
 
-    /// The key of a prompt of engine token ids.
+    /// The key of a prompt of engine token ids, its blocks named as the ingest of engines' events names them.
     ///
     /// # Panics
     /// When `keyspace` counts bytes, or names another key than `key`.
     #[must_use]
-    pub fn of_tokens(keyspace: &Arc<Keyspace>, key: &HashKey, salt: &[u8], tokens: &[u32]) -> Self {
+    pub fn of_tokens(keyspace: &Arc<Keyspace>, key: &HashKey, scope: Scope<'_>, tokens: &[u32]) -> Self {
         assert_eq!(keyspace.unit, Unit::Tokens, "token ids belong to a token keyspace");
-        let mut behind = BlockHasher::new(keyspace, key, salt);
+        let mut behind = scope.begin(keyspace, key);
         let mut chain = Vec::with_capacity(tokens.len() / keyspace.block_units as usize + 1);
         behind.tokens(tokens, &mut chain);
         Self::new(keyspace, chain, tokens.len() as u64, behind)
@@ -89,12 +90,30 @@ impl RequestKey {
         self.prompt.reusable_tokens(blocks)
     }
 
-    /// The chain after the worker also produced `output`, rendered exactly as the next turn will carry it.
+    /// The chain after the worker also produced `output`, rendered exactly as the next turn will carry it. Text says nothing
+    /// in a token keyspace: see [`Self::extended_by`].
     #[must_use]
     pub fn extended(&self, output: &[u8]) -> Arc<[BlockHash]> {
+        match self.keyspace.unit {
+            Unit::Bytes => self.with_more(output.len(), |behind, more| behind.bytes(output, more)),
+            Unit::Tokens => Arc::clone(&self.chain),
+        }
+    }
+
+    /// The chain after the worker also computed `tokens`, the ids that follow the prompt's in the next turn. Nothing in a byte
+    /// keyspace.
+    #[must_use]
+    pub fn extended_by(&self, tokens: &[u32]) -> Arc<[BlockHash]> {
+        match self.keyspace.unit {
+            Unit::Tokens => self.with_more(tokens.len(), |behind, more| behind.tokens(tokens, more)),
+            Unit::Bytes => Arc::clone(&self.chain),
+        }
+    }
+
+    fn with_more(&self, units: usize, take: impl FnOnce(&mut BlockHasher, &mut Vec<BlockHash>)) -> Arc<[BlockHash]> {
         let room = (CHAIN_BLOCKS_MAX as usize).saturating_sub(self.chain.len());
-        let mut more = Vec::with_capacity(output.len() / self.keyspace.block_units as usize + 1);
-        self.behind.clone().bytes(output, &mut more);
+        let mut more = Vec::with_capacity(units / self.keyspace.block_units as usize + 1);
+        take(&mut self.behind.clone(), &mut more);
         more.truncate(room);
         if more.is_empty() {
             return Arc::clone(&self.chain);
@@ -108,6 +127,7 @@ mod tests {
     use covey_crdt::id::ModelName;
 
     use super::*;
+    use crate::ingest::{CacheRules, EngineCache};
 
     fn keyspace(unit: Unit, block_units: u32) -> Arc<Keyspace> {
         let model = ModelName::new("m").expect("a name");
@@ -133,10 +153,32 @@ mod tests {
         assert_eq!(bytes.reusable_tokens(1), 64);
         assert_eq!(bytes.reusable_tokens(2), 127);
         assert_eq!(bytes.reusable_tokens(900), 127);
-        let tokens = RequestKey::of_tokens(&keyspace(Unit::Tokens, 16), &HashKey::ZERO, b"", &[1; 40]);
+        let tokens = RequestKey::of_tokens(&keyspace(Unit::Tokens, 16), &HashKey::ZERO, Scope::default(), &[1; 40]);
         assert_eq!((tokens.reusable_tokens(0), tokens.reusable_tokens(2)), (0, 32));
+        let even = RequestKey::of_tokens(&keyspace(Unit::Tokens, 16), &HashKey::ZERO, Scope::default(), &[1; 48]);
+        assert_eq!((even.reusable_tokens(3), even.reusable_tokens(1)), (32, 16), "engines reuse whole blocks alone");
         let empty = RequestKey::of_bytes(&keyspace(Unit::Bytes, 256), &HashKey::ZERO, b"", b"");
         assert_eq!((empty.prompt_tokens(), empty.reusable_tokens(3)), (1, 0));
+    }
+
+    /// The ingest of events and the key of a request, which must never differ.
+    #[test]
+    fn requests_and_events_name_blocks_alike() {
+        let keyspace = keyspace(Unit::Tokens, 4);
+        let tokens: Vec<u32> = (0..23).collect();
+        let rules = CacheRules { block_tokens: Some(4), ..CacheRules::default() };
+        let cache = EngineCache::new(keyspace.model.clone(), HashKey::ZERO, rules);
+        let mut chains = Vec::new();
+        for (adapter, salt) in [(None, None), (Some("lora"), None), (None, Some("s")), (Some("lora"), Some("s"))] {
+            let key = RequestKey::of_tokens(&keyspace, &HashKey::ZERO, Scope { adapter, salt }, &tokens[..10]);
+            let whole = cache.chain(&tokens, adapter, salt);
+            assert_eq!(key.chain()[..], whole[..2]);
+            assert_eq!(key.extended_by(&tokens[10..])[..], whole[..]);
+            assert_eq!(key.extended(b"text"), *key.chain(), "text is no token");
+            chains.push(whole);
+        }
+        chains.dedup();
+        assert_eq!(chains.len(), 4);
     }
 
     #[test]

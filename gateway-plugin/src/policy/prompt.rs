@@ -37,9 +37,13 @@ impl Prompt {
     }
 
     /// How many tokens a worker that holds its first `blocks` blocks need not compute again. Bounded below the last token,
-    /// which is always computed.
+    /// which is always computed; an engine whose blocks are known computes all of that token's block.
     #[must_use]
     pub fn reusable_tokens(self, blocks: u32) -> u64 {
+        if self.units_per_token == 1 {
+            let block = u64::from(self.block_units);
+            return (u64::from(blocks)).min(self.units.saturating_sub(1) / block) * block;
+        }
         let held = u64::from(blocks) * u64::from(self.block_units);
         (held.min(self.units) / self.units_per_token).min(self.tokens() - 1)
     }

@@ -86,6 +86,8 @@ pub struct Counters {
     sums: [AtomicU64; 4],
     /// Thread CPU time of hash, lookup and policy.
     pub lookup_cpu: Latency,
+    /// Thread CPU time of turning requests into token ids.
+    pub tokenize_cpu: Latency,
     /// From the request being read to the first byte of its answer.
     pub first_byte: Latency,
 }

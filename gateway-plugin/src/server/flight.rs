@@ -6,25 +6,31 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
+use covey_crdt::id::WorkerId;
+use tokio::runtime::Handle;
 use tracing::{Span, warn};
 
 use super::counters::InFlight;
 use super::fault::Fault;
 use super::gateway::Gateway;
+use super::scoring::{Question, Then};
 use super::trace::{self, Trace};
-use super::wire::{self, Message};
-use crate::plugin::{End, RequestKey, Routed, Ticket};
-use crate::tokens::{Answer, AnswerForm};
+use super::wire::{self, Message, Usage};
+use crate::plugin::{End, Observation, RequestKey, Routed, Ticket};
+use crate::tokens::Answer;
 
 /// A request at a worker.
 pub(super) struct Flight {
     gateway: Arc<Gateway>,
     ticket: Option<Ticket>,
     key: RequestKey,
-    form: AnswerForm,
+    then: Then,
+    is_scoped: bool,
     answer: Answer,
     /// Until the worker has said how much it had cached: it may repeat that in every event.
-    predicted_tokens: Option<u64>,
+    predicted_tokens: u64,
+    /// The worker's last word on what it computed: some say it with every piece.
+    usage: Option<Usage>,
     end: End,
     trace: Option<Trace>,
     /// What is waited for: the first byte, then the rest of the answer.
@@ -36,8 +42,7 @@ impl Flight {
     pub(super) fn new(
         gateway: &Arc<Gateway>,
         routed: Routed,
-        key: &RequestKey,
-        form: AnswerForm,
+        question: &Question,
         in_flight: &Arc<InFlight>,
         trace: &Trace,
     ) -> Self {
@@ -46,10 +51,12 @@ impl Flight {
             trace: Some(trace.clone()),
             gateway: Arc::clone(gateway),
             ticket: Some(routed.ticket),
-            key: key.clone(),
-            form,
+            key: question.key.clone(),
+            then: question.then.clone(),
+            is_scoped: question.is_scoped,
             answer: Answer::default(),
-            predicted_tokens: Some(routed.predicted_tokens),
+            predicted_tokens: routed.predicted_tokens,
+            usage: None,
             end: End::Aborted,
             _in_flight: Arc::clone(in_flight),
         }
@@ -60,14 +67,9 @@ impl Flight {
         match wire::read(data, &mut self.answer) {
             Message::Part { usage } => {
                 self.accept();
-                if let Some((prompt, cached)) =
-                    usage.and_then(|usage| Some((usage.prompt_tokens, usage.cached_tokens?)))
-                    && let Some(predicted) = self.predicted_tokens.take()
-                {
-                    self.gateway.counters().usage(prompt, predicted, cached);
-                    if let Some(trace) = &self.trace {
-                        trace.reported(cached);
-                    }
+                if let Some(usage) = usage {
+                    let known = self.usage.and_then(|usage| usage.cached_tokens);
+                    self.usage = Some(Usage { cached_tokens: usage.cached_tokens.or(known), ..usage });
                 }
                 Ok(())
             }
@@ -97,11 +99,41 @@ impl Flight {
     pub(super) fn land(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         self.stage = Span::none();
+        self.report(ticket.worker());
         if let Some(trace) = self.trace.take().filter(|_| ticket.is_accepted()) {
             trace.ended(self.end);
         }
-        let output = if self.end == End::Failed { Vec::new() } else { self.answer.render(self.form) };
-        self.gateway.plugin().ended(ticket, &self.key, &output, self.end);
+        let (gateway, key, end) = (Arc::clone(&self.gateway), self.key.clone(), self.end);
+        let (then, answer) = (self.then.clone(), std::mem::take(&mut self.answer));
+        let is_long = then.is_long();
+        let end = move || gateway.plugin().ended_with(ticket, &key, end, |key| then.extended(key, &answer));
+        match Handle::try_current() {
+            Ok(runtime) if is_long => drop(runtime.spawn_blocking(end)),
+            _ => end(),
+        }
+    }
+
+    /// Passes on what the worker said of the prompt, once.
+    fn report(&mut self, worker: &WorkerId) {
+        let Some(usage) = self.usage.take() else { return };
+        if let Some(cached) = usage.cached_tokens {
+            self.gateway.counters().usage(usage.prompt_tokens, self.predicted_tokens, cached);
+            if let Some(trace) = &self.trace {
+                trace.reported(cached);
+            }
+        }
+        let is_last_word = usage.cached_tokens.is_some() || self.is_complete();
+        if let Some(prompt_tokens) = self.then.prompt_tokens().filter(|_| is_last_word) {
+            let seen = Observation {
+                prompt_tokens,
+                reported_prompt_tokens: usage.prompt_tokens,
+                predicted_tokens: self.predicted_tokens,
+                reported_tokens: usage.cached_tokens,
+                block_tokens: self.key.keyspace().block_units,
+                is_scoped: self.is_scoped,
+            };
+            self.gateway.observe(worker, seen);
+        }
     }
 
     /// The whole answer was read.

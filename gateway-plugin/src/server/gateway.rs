@@ -12,9 +12,12 @@ use covey_mesh::net::Mesh;
 use covey_mesh::status::Phase;
 
 use super::counters::Counters;
+use super::predictions::Predictions;
+use super::scoring::Scoring;
 use super::workers::Workers;
 use crate::cli::Config;
 use crate::plugin::Plugin;
+use crate::tokens::BlockSizes;
 
 /// Whether clients should be sent here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,9 @@ pub struct Gateway {
     counters: Arc<Counters>,
     client: reqwest::Client,
     keyspaces: Vec<(ModelName, Arc<Keyspace>)>,
+    scoring: Scoring,
+    block_sizes: Arc<BlockSizes>,
+    predictions: Predictions,
     was_clean: AtomicBool,
     draining: AtomicBool,
     started: Instant,
@@ -84,7 +90,8 @@ impl Gateway {
             let keyspace = Keyspace::new(model.clone(), Unit::Bytes, config.block_bytes, key_id);
             Arc::new(keyspace.expect("the configuration's block size is in range"))
         };
-        let keyspaces = config.models.iter().map(|model| (model.clone(), keyspace(model))).collect();
+        let served = config.models.iter().chain(&config.tokens.adapters);
+        let keyspaces = served.map(|model| (model.clone(), keyspace(model))).collect();
         Self {
             plugin,
             mesh,
@@ -92,6 +99,9 @@ impl Gateway {
             counters: Arc::default(),
             client,
             keyspaces,
+            scoring: Scoring::new(config.tokens.clone()),
+            block_sizes: Arc::new(BlockSizes::new(&config.models, config.tokens.block_tokens, key_id)),
+            predictions: Predictions::default(),
             was_clean: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             started: Instant::now(),
@@ -146,7 +156,38 @@ impl Gateway {
         self.started_unix
     }
 
-    /// The keyspace of a model, the first one's for `None`.
+    pub(super) const fn scoring(&self) -> &Scoring {
+        &self.scoring
+    }
+
+    /// How many tokens blocks have, by model. Whoever reads events says so with [`Self::learned_block_size`].
+    #[must_use]
+    pub const fn block_sizes(&self) -> &Arc<BlockSizes> {
+        &self.block_sizes
+    }
+
+    /// How predictions came out.
+    #[must_use]
+    pub const fn predictions(&self) -> &Predictions {
+        &self.predictions
+    }
+
+    /// Requests that were looked up by their bytes although there is a block size, by why.
+    pub(crate) fn untokenized(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.scoring.untokenized()
+    }
+
+    /// Bytes of token ids kept of texts encoded before.
+    pub(crate) fn tokenizer_cache_bytes(&self) -> usize {
+        self.scoring.cached_bytes()
+    }
+
+    /// The names that requests may give as their model.
+    pub(super) fn served(&self) -> impl Iterator<Item = &ModelName> {
+        self.keyspaces.iter().map(|(model, _)| model)
+    }
+
+    /// The byte keyspace of a model, the first one's for `None`.
     pub(super) fn keyspace(&self, model: Option<&str>) -> Option<&Arc<Keyspace>> {
         let found = match model {
             None => self.keyspaces.first(),

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use covey_crdt::id::WorkerId;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::counters::InFlight;
 use super::cpu::CpuTime;
@@ -21,20 +20,13 @@ use super::fault::{Fault, refusal};
 use super::flight::Flight;
 use super::gateway::Gateway;
 use super::headers;
+use super::scoring::{self, Question};
 use super::trace::{self, Trace};
-use crate::plugin::{Hints, NoWorker, Outcome, RequestKey, Routed};
-use crate::tokens::{AnswerForm, Api, Envelope};
+use crate::plugin::{Hints, NoWorker, Outcome, Routed};
+use crate::tokens::Api;
 
 /// Workers tried for one request.
 const ATTEMPTS_MAX: usize = 2;
-
-/// What routing needs to know of a request.
-struct Question {
-    key: RequestKey,
-    form: AnswerForm,
-    scorable: bool,
-    session: Option<u64>,
-}
 
 /// What the client and its trace are told about a decision.
 pub(super) struct Decision {
@@ -64,17 +56,17 @@ async fn traced(gateway: Arc<Gateway>, api: Api, request: Request, trace: &Trace
     };
     trace::received(receiving, read.len());
     let rendering = trace.rendering();
-    let lookup = CpuTime::now();
-    let (question, hashing_us) = match question(&gateway, api, &parts.headers, &read) {
+    let session = parts.headers.get(headers::SESSION).map(|value| Bytes::copy_from_slice(value.as_bytes()));
+    let question = match scoring::question(&gateway, api, session, &read).await {
         Ok(question) => question,
         Err((fault, message)) => return refuse(&gateway, trace, fault, &message),
     };
     drop(rendering);
-    debug!(read_us = lookup.elapsed_us(), hashing_us, tokens = question.key.prompt_tokens(), "request read");
+    debug!(hashing_us = question.hashing_us, tokens = question.key.prompt_tokens(), "request read");
     let deadline = Instant::now() + gateway.config().timeouts.first_byte;
     let outgoing = Outgoing { path: api.path(), headers: headers::upstream(&parts.headers), body: read, deadline };
     let debug = parts.headers.get(headers::DEBUG).is_some_and(|value| value == "1");
-    let (answer, decision) = run(&gateway, &question, &outgoing, hashing_us, trace, &in_flight).await;
+    let (answer, decision) = run(&gateway, &question, &outgoing, trace, &in_flight).await;
     let mut response = answer.unwrap_or_else(|why| refuse(&gateway, trace, Fault::NoWorker, &why));
     if let Some(decision) = decision {
         label(&mut response, &decision, debug);
@@ -88,7 +80,6 @@ async fn run(
     gateway: &Arc<Gateway>,
     question: &Question,
     outgoing: &Outgoing,
-    hashing_us: u64,
     trace: &Trace,
     in_flight: &Arc<InFlight>,
 ) -> (Result<Response, String>, Option<Decision>) {
@@ -97,7 +88,7 @@ async fn run(
     let started = Instant::now();
     let mut why = "no configured worker could be chosen".to_owned();
     while failed.len() < ATTEMPTS_MAX {
-        let (routed, decision) = match route(gateway, question, &failed, hashing_us, trace) {
+        let (routed, decision) = match route(gateway, question, &failed, trace) {
             Ok(routed) => routed,
             Err(none) => {
                 why = none.to_string();
@@ -113,7 +104,7 @@ async fn run(
         if !failed.is_empty() {
             gateway.counters().retried();
         }
-        let flight = Flight::new(gateway, routed, &question.key, question.form, in_flight, trace);
+        let flight = Flight::new(gateway, routed, question, in_flight, trace);
         let Attempted { response, again } = exchange::attempt(gateway, worker, outgoing, flight).await;
         if !again {
             gateway.counters().first_byte.record_us(started.elapsed().as_micros() as u64);
@@ -133,14 +124,13 @@ fn route(
     gateway: &Gateway,
     question: &Question,
     failed: &[WorkerId],
-    hashing_us: u64,
     trace: &Trace,
 ) -> Result<(Routed, Decision), NoWorker> {
     let span = trace.routing();
     let start = CpuTime::now();
     let hints = Hints { session: question.session, exclude: failed };
     let routed = span.in_scope(|| gateway.plugin().route(&question.key, &hints))?;
-    let lookup_us = hashing_us + start.elapsed_us();
+    let lookup_us = question.hashing_us + start.elapsed_us();
     let unscorable = routed.outcome == Outcome::TooShort && !question.scorable;
     let outcome = if unscorable { Outcome::Unscorable } else { routed.outcome };
     gateway.counters().routed(outcome);
@@ -155,30 +145,6 @@ fn route(
     };
     trace::decided(&span, &decision);
     Ok((routed, decision))
-}
-
-fn question(gateway: &Gateway, api: Api, headers: &HeaderMap, body: &[u8]) -> Result<(Question, u64), (Fault, String)> {
-    let envelope = Envelope::parse(body).map_err(|error| (Fault::BadRequest, error.to_string()))?;
-    let keyspace = gateway.keyspace(envelope.model.as_deref()).ok_or_else(|| {
-        let known: Vec<_> = gateway.config().models.iter().map(|model| format!("`{model}`")).collect();
-        let asked = envelope.model.as_deref().unwrap_or_default();
-        (Fault::UnknownModel, format!("The model `{asked}` does not exist; this gateway serves {}.", known.join(", ")))
-    })?;
-    let prompt = envelope.prompt(api);
-    let scorable = prompt.is_ok();
-    let (bytes, salt, form) = match prompt {
-        Ok(prompt) => (prompt.bytes, prompt.salt, prompt.form),
-        Err(why) => {
-            debug!(why = why.name(), "no rendering: routed on load");
-            (Vec::new(), Vec::new(), AnswerForm::Opaque)
-        }
-    };
-    let start = CpuTime::now();
-    let key = RequestKey::of_bytes(keyspace, &gateway.config().mesh.hash_key, &salt, &bytes);
-    let hashing_us = start.elapsed_us();
-    let header = headers.get(headers::SESSION).map(|value| value.as_bytes());
-    let session = header.or(envelope.user.as_deref().map(str::as_bytes)).filter(|session| !session.is_empty());
-    Ok((Question { key, form, scorable, session: session.map(xxh3_64) }, hashing_us))
 }
 
 async fn read_body(gateway: &Gateway, headers: &HeaderMap, body: Body) -> Result<Bytes, (Fault, String)> {

@@ -42,7 +42,7 @@ async fn completions(State(gateway): State<Arc<Gateway>>, request: Request) -> R
 async fn models(State(gateway): State<Arc<Gateway>>) -> Response {
     let created = gateway.started_unix();
     let model = |name: &str| json!({"id": name, "object": "model", "created": created, "owned_by": "covey"});
-    let data: Vec<_> = gateway.config().models.iter().map(|name| model(name.as_str())).collect();
+    let data: Vec<_> = gateway.served().map(|name| model(name.as_str())).collect();
     ([(CONTENT_TYPE, "application/json")], json!({"object": "list", "data": data}).to_string()).into_response()
 }
 

@@ -101,6 +101,11 @@ pub async fn start(config: Config) -> Result<Running, RunError> {
     }
     let listen = clients.local_addr().map_err(RunError::System)?;
     let admin_listen = admin_listener.local_addr().map_err(RunError::System)?;
+    for (model, tokenizer) in &config.tokens.tokenizers {
+        for warning in tokenizer.warnings() {
+            warn!(%model, "--tokenizer: {warning}");
+        }
+    }
     let gateway = Arc::new(Gateway::new(config, plugin, mesh, client));
     let mut watchers = JoinSet::new();
     for worker in gateway.workers().all() {

@@ -10,6 +10,7 @@ use covey_crdt::id::WorkerId;
 use tokio::sync::Notify;
 
 use crate::cli::WorkerSpec;
+use crate::plugin::Detector;
 
 /// Health checks that must fail in a row before a worker is masked.
 const FAILURES_MAX: u32 = 2;
@@ -52,11 +53,23 @@ pub struct Worker {
     /// Wakes its prober.
     pub(super) probe_wanted: Notify,
     state: Mutex<State>,
+    detector: Mutex<Detector>,
 }
 
 impl Worker {
     fn new(spec: &WorkerSpec) -> Self {
-        Self { id: spec.id.clone(), url: spec.url.clone(), probe_wanted: Notify::new(), state: Mutex::default() }
+        Self {
+            id: spec.id.clone(),
+            url: spec.url.clone(),
+            probe_wanted: Notify::new(),
+            state: Mutex::default(),
+            detector: Mutex::default(),
+        }
+    }
+
+    /// Predictions for it against its reports. Held for one call.
+    pub(crate) fn detector(&self) -> MutexGuard<'_, Detector> {
+        self.detector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -89,8 +102,13 @@ impl Worker {
     pub(super) fn probed(&self, found: Option<Probed>) {
         let mut state = self.state();
         state.probe_tried = true;
-        if found.is_some() {
-            state.probed = found;
+        if let Some(found) = found {
+            let before = state.probed.replace(found.clone());
+            drop(state);
+            if before.is_some_and(|before| before.token != found.token) {
+                // What the cache before this one reported says nothing of it.
+                self.detector().forget();
+            }
         }
     }
 

@@ -38,18 +38,18 @@ pub struct ToolCallDelta {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Call {
-    id: String,
-    name: String,
-    arguments: String,
+pub(super) struct Call {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
 }
 
 /// An answer as far as it has been read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    reasoning: String,
-    content: String,
-    calls: Vec<Call>,
+    pub(super) reasoning: String,
+    pub(super) content: String,
+    pub(super) calls: Vec<Call>,
     finished: bool,
     bytes: usize,
     full: bool,
@@ -99,6 +99,12 @@ impl Answer {
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.finished
+    }
+
+    /// Whether it is content and nothing else.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.reasoning.is_empty() && self.calls.is_empty()
     }
 
     /// The bytes that extend the prompt's rendering; empty when nothing can be said to be cached.

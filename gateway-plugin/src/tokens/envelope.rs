@@ -59,25 +59,35 @@ pub struct Envelope<'a> {
     #[serde(default, borrow)]
     pub user: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
-    cache_salt: Option<Cow<'a, str>>,
+    pub(super) cache_salt: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
-    messages: Option<&'a RawValue>,
+    pub(super) messages: Option<&'a RawValue>,
     #[serde(default, borrow)]
     prompt: Option<&'a RawValue>,
     #[serde(default, borrow)]
-    tools: Option<&'a RawValue>,
+    pub(super) tools: Option<&'a RawValue>,
     #[serde(default, borrow)]
-    chat_template: Option<&'a RawValue>,
+    pub(super) chat_template: Option<&'a RawValue>,
     #[serde(default, borrow)]
-    chat_template_kwargs: Option<&'a RawValue>,
+    pub(super) chat_template_kwargs: Option<&'a RawValue>,
     #[serde(default, borrow)]
-    documents: Option<&'a RawValue>,
+    pub(super) documents: Option<&'a RawValue>,
     #[serde(default)]
-    continue_final_message: Option<bool>,
+    pub(super) continue_final_message: Option<bool>,
     #[serde(default)]
-    add_generation_prompt: Option<bool>,
+    pub(super) add_generation_prompt: Option<bool>,
     #[serde(default)]
-    echo: Option<bool>,
+    pub(super) echo: Option<bool>,
+    #[serde(default)]
+    #[cfg_attr(not(feature = "tokens"), expect(dead_code, reason = "only a chat template asks for it"))]
+    pub(super) add_special_tokens: Option<bool>,
+    #[serde(default, borrow)]
+    #[cfg_attr(not(feature = "tokens"), expect(dead_code, reason = "only a chat template asks for it"))]
+    pub(super) reasoning_effort: Option<&'a RawValue>,
+    /// Engines keep so many of the prompt's last tokens; as many as the model takes when negative.
+    #[serde(default)]
+    #[cfg_attr(not(feature = "tokens"), expect(dead_code, reason = "only a chat template asks for it"))]
+    pub(super) truncate_prompt_tokens: Option<i64>,
 }
 
 impl<'a> Envelope<'a> {
@@ -87,6 +97,12 @@ impl<'a> Envelope<'a> {
     /// [`ParseBody`] when it is not a JSON object or one of the fields above has another type.
     pub fn parse(body: &'a [u8]) -> Result<Self, ParseBody> {
         serde_json::from_slice(body).map_err(|error| ParseBody(error.to_string()))
+    }
+
+    /// What keeps its cache entries apart; `None` and an empty text mean nothing.
+    #[must_use]
+    pub fn salt(&self) -> Option<&str> {
+        self.cache_salt.as_deref().filter(|salt| !salt.is_empty())
     }
 
     /// The canonical rendering.
@@ -140,19 +156,47 @@ impl<'a> Envelope<'a> {
     }
 
     fn completion(&self) -> Result<(Vec<u8>, AnswerForm), Unscorable> {
+        if self.token_ids()?.is_some() {
+            return Err(Unscorable::TokenIds);
+        }
+        self.text_prompt().map(|(text, form)| (text.into_bytes(), form))
+    }
+
+    /// The prompt of a completion when it is one list of token ids, alone or in a list; `None` when it is text.
+    ///
+    /// # Errors
+    /// [`Unscorable`] when it is several lists, or none of both.
+    pub fn token_ids(&self) -> Result<Option<Vec<u32>>, Unscorable> {
+        let raw = self.prompt.ok_or(Unscorable::Shape)?.get();
+        if !raw.trim_start().starts_with('[') {
+            return Ok(None);
+        }
+        if let Ok(ids) = serde_json::from_str::<Vec<u32>>(raw) {
+            return if ids.is_empty() { Err(Unscorable::Shape) } else { Ok(Some(ids)) };
+        }
+        match serde_json::from_str::<Vec<Vec<u32>>>(raw) {
+            Ok(mut lists) if lists.len() == 1 => Ok(lists.pop().filter(|ids| !ids.is_empty())),
+            Ok(_) => Err(Unscorable::Batch),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The prompt of a completion when it is one text, alone or in a list.
+    ///
+    /// # Errors
+    /// [`Unscorable`] when it is several, or no text.
+    pub(super) fn text_prompt(&self) -> Result<(String, AnswerForm), Unscorable> {
         let raw = self.prompt.ok_or(Unscorable::Shape)?;
         let text = match serde_json::from_str(raw.get()).map_err(|_| Unscorable::Shape)? {
             Value::String(text) => text,
             Value::Array(mut prompts) => match (prompts.len(), prompts.pop()) {
                 (1, Some(Value::String(text))) => text,
-                (_, Some(Value::Number(_) | Value::Array(_))) => return Err(Unscorable::TokenIds),
-                (2.., Some(Value::String(_))) => return Err(Unscorable::Batch),
+                (2.., Some(Value::String(_) | Value::Array(_))) => return Err(Unscorable::Batch),
                 (_, _) => return Err(Unscorable::Shape),
             },
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return Err(Unscorable::Shape),
         };
-        let form = if self.echo == Some(true) { AnswerForm::Opaque } else { AnswerForm::Text };
-        Ok((text.into_bytes(), form))
+        Ok((text, if self.echo == Some(true) { AnswerForm::Opaque } else { AnswerForm::Text }))
     }
 }
 

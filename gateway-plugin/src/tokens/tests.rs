@@ -260,7 +260,8 @@ fn a_continued_message_stays_open_and_reasoning_cannot_extend_it() {
 fn what_has_no_bytes_is_named() {
     let of = |body: Value| prompt(&body, Api::Completions).map(|_| ());
     assert_eq!(of(json!({"prompt": [1, 2, 3]})), Err(Unscorable::TokenIds));
-    assert_eq!(of(json!({"prompt": [[1], [2]]})), Err(Unscorable::TokenIds));
+    assert_eq!(of(json!({"prompt": [[1]]})), Err(Unscorable::TokenIds));
+    assert_eq!(of(json!({"prompt": [[1], [2]]})), Err(Unscorable::Batch));
     assert_eq!(of(json!({"prompt": ["a", "b"]})), Err(Unscorable::Batch));
     assert_eq!(of(json!({"prompt": {"a": 1}})), Err(Unscorable::Shape));
     assert_eq!(of(json!({"prompt": []})), Err(Unscorable::Shape));

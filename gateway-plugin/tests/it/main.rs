@@ -17,5 +17,6 @@ mod record;
 mod refusals;
 mod routing;
 mod streaming;
+mod tokens;
 mod workers;
 mod wrong_answers;

@@ -47,8 +47,17 @@ const LABELS: [&str; 17] = [
 async fn mesh_metrics() -> String {
     let (secret, worker) = (secret(), FakeWorker::start(|_| vec![chat_json("hi")]).await);
     // Room for ten blocks of the twelve that a prompt has: a worker whose cache was full once has a floor.
-    let base =
-        ["--worker-capacity-tokens", "640", "--mesh", "on", "--mesh-listen", "127.0.0.1:0", "--mesh-secret-file"];
+    let base = [
+        "--worker-capacity-tokens",
+        "640",
+        "--block-tokens",
+        "16",
+        "--mesh",
+        "on",
+        "--mesh-listen",
+        "127.0.0.1:0",
+        "--mesh-secret-file",
+    ];
     let flags = [&base[..], &[secret.path.to_str().expect("a path")]].concat();
     let one = gateway(&[&worker], &[&flags[..], &["--mesh-name", "one"]].concat()).await;
     let seed = one.running.gateway().mesh().bound_address().expect("mesh on").to_string();
@@ -59,6 +68,9 @@ async fn mesh_metrics() -> String {
         let answer = gateway.chat(&ask(&"x".repeat(3_000), false)).await;
         assert_eq!(answer.status(), 200);
         answer.bytes().await.expect("a body");
+        // One that is looked up by its token ids, and judged.
+        let ids = gateway.client.post(gateway.url("/v1/completions")).body("{\"prompt\": [1, 2, 3]}").send();
+        ids.await.expect("answered").bytes().await.expect("a body");
     }
     let start = std::time::Instant::now();
     let awaited = [

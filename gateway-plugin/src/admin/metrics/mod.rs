@@ -7,6 +7,7 @@ mod gateway;
 mod mesh;
 mod page;
 mod peers;
+mod predictions;
 mod process;
 
 use std::collections::BTreeSet;
@@ -64,6 +65,7 @@ impl Collector for Scrape {
         let (silent, status, net) = (gateway.mesh().silent_for(), gateway.mesh().status(), gateway.mesh().metrics());
         let mut page = Page::new(encoder);
         gateway::write(&mut page, gateway)?;
+        predictions::write(&mut page, gateway)?;
         page.gauge(names::ENABLED, page::flag(gateway.config().mesh.net.is_some()))?;
         mesh::write(&mut page, &status, silent, self.1.as_deref())?;
         peers::write(&mut page, &status, &net.links, silent)?;

@@ -82,6 +82,21 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
+    /// A family of two labels.
+    pub(super) fn gauges_by_two<'v>(
+        &mut self,
+        named: Named,
+        labels: [&str; 2],
+        values: impl IntoIterator<Item = (&'v str, &'v str, f64)>,
+    ) -> Result<(), Error> {
+        let (name, help) = named;
+        let mut metric = self.encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (first, second, number) in values {
+            metric.encode_family(&[(labels[0], first), (labels[1], second)])?.encode_gauge(&number)?;
+        }
+        Ok(())
+    }
+
     /// One gauge a word: 1 for the one that is so, 0 for the others.
     pub(super) fn one_of<const N: usize>(
         &mut self,
