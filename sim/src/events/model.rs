@@ -99,7 +99,7 @@ impl Run {
         self.drain();
         while self.feed.front().is_some_and(|(due, _)| *due <= self.now_us) {
             let (_, payload) = self.feed.pop_front().expect("looked at");
-            self.reader.apply(&payload);
+            let _ = self.reader.apply(&payload);
         }
         while self.budget > 0 {
             let Some(turn) = self.traffic.next_turn() else { break };

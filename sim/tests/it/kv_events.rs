@@ -1,14 +1,11 @@
 //! Hazards of the worker's KV events on real sockets: a subscriber that reads something else than what happened, a fault
 //! that does not do what it says.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use covey_crdt::hash::HashKey;
-use covey_crdt::id::ModelName;
-use covey_crdt::keyspace::{Keyspace, Unit};
-use covey_gateway_plugin::ingest::{EngineCache, Medium, decode};
+use covey_crdt::lane::Tier;
+use covey_sim::events::Reader;
 use covey_sim::worker::{KvArgs, Wire};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -32,21 +29,20 @@ async fn start(wire: Wire) -> Served {
 }
 
 /// A gateway's view of the worker, fed from its sockets.
-struct Reader {
+struct Subscriber {
     sub: SubSocket,
-    cache: EngineCache,
+    reader: Reader,
     /// Numbers as they came.
     seqs: Vec<u64>,
 }
 
-impl Reader {
+impl Subscriber {
     /// Subscribes; the worker's first request afterwards may still be missed, as with any PUB socket.
     async fn connect(address: &str) -> Self {
         let mut sub = SubSocket::new();
         timeout(PATIENCE, sub.connect(address)).await.unwrap().unwrap();
         sub.subscribe("kv@").await.unwrap();
-        let keyspace = Keyspace::new(ModelName::new("demo").unwrap(), Unit::Tokens, 16, HashKey::ZERO.id()).unwrap();
-        Self { sub, cache: EngineCache::new(Arc::new(keyspace), HashKey::ZERO), seqs: Vec::new() }
+        Self { sub, reader: Reader::new(16), seqs: Vec::new() }
     }
 
     async fn next(&mut self) -> u64 {
@@ -59,9 +55,8 @@ impl Reader {
     }
 
     fn apply(&mut self, payload: &[u8]) {
-        let decoded = decode(payload);
+        let decoded = self.reader.apply(payload);
         assert!(!decoded.is_broken && decoded.refused.is_empty(), "{decoded:?}");
-        let _ = self.cache.apply(&decoded.events);
     }
 
     async fn until(&mut self, seq: u64) {
@@ -75,7 +70,7 @@ impl Reader {
 
     fn check(&self, truth: &Value) {
         let blocks = truth["blocks"].as_array().unwrap();
-        assert_eq!(self.cache.blocks(Medium::Device), blocks.len(), "{truth}");
+        assert_eq!(self.reader.blocks(Tier::Device).len(), blocks.len(), "{truth}");
     }
 }
 
@@ -118,7 +113,7 @@ async fn truth(served: &Served) -> Value {
 }
 
 /// Asks until a subscriber is served, so that what follows is not missed. Gives the number of the next batch.
-async fn warmed(served: &Served, reader: &mut Reader) -> u64 {
+async fn warmed(served: &Served, reader: &mut Subscriber) -> u64 {
     for number in 0..100 {
         complete(served, &ids(1_000 + number, 1)).await;
         let came = timeout(Duration::from_millis(100), reader.sub.recv()).await;
@@ -139,7 +134,7 @@ async fn a_subscriber_learns_exactly_what_the_cache_holds_in_every_form() {
     for wire in [Wire::VllmMap, Wire::VllmArray, Wire::Sglang] {
         let served = start(wire).await;
         let (events, replays) = events_of(&served);
-        let mut reader = Reader::connect(&events).await;
+        let mut reader = Subscriber::connect(&events).await;
         let next = warmed(&served, &mut reader).await;
         let turn = complete(&served, &ids(1, 3)).await;
         assert_eq!(turn["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
@@ -149,8 +144,7 @@ async fn a_subscriber_learns_exactly_what_the_cache_holds_in_every_form() {
         let truth = truth(&served).await;
         reader.until(truth["position"].as_u64().unwrap() - 1).await;
         reader.check(&truth);
-        let chain = reader.cache.chain(&ids(1, 3), None, None);
-        assert_eq!(reader.cache.prefix(&chain), 3);
+        assert_eq!(reader.reader.predict(&ids(1, 4)), 48, "all of a prompt that goes on behind it");
         let copied = truth["blocks"].as_array().unwrap().iter().filter(|block| block["copies"] == 2).count();
         assert_eq!(copied, 1, "the block of that token: {truth}");
 
@@ -188,7 +182,7 @@ async fn answers_to_ids_name_their_own_and_the_next_turn_hits_them() {
 async fn a_dropped_batch_is_a_gap_that_a_replay_fills() {
     let served = start(Wire::VllmMap).await;
     let (events, replays) = events_of(&served);
-    let mut reader = Reader::connect(&events).await;
+    let mut reader = Subscriber::connect(&events).await;
     let next = warmed(&served, &mut reader).await;
     fault(&served, json!({"kind": "drop", "batches": 1})).await;
     complete(&served, &ids(1, 1)).await;
@@ -208,7 +202,7 @@ async fn a_dropped_batch_is_a_gap_that_a_replay_fills() {
 #[tokio::test]
 async fn order_repetition_and_pauses_are_as_asked() {
     let served = start(Wire::VllmMap).await;
-    let mut reader = Reader::connect(&events_of(&served).0).await;
+    let mut reader = Subscriber::connect(&events_of(&served).0).await;
     let next = warmed(&served, &mut reader).await;
     fault(&served, json!({"kind": "reorder", "batches": 2, "ms": 5_000})).await;
     complete(&served, &ids(1, 1)).await;
@@ -231,7 +225,7 @@ async fn order_repetition_and_pauses_are_as_asked() {
 #[tokio::test]
 async fn a_reset_is_told_with_the_next_batch() {
     let served = start(Wire::VllmMap).await;
-    let mut reader = Reader::connect(&events_of(&served).0).await;
+    let mut reader = Subscriber::connect(&events_of(&served).0).await;
     let next = warmed(&served, &mut reader).await;
     let before = truth(&served).await;
     fault(&served, json!({"kind": "reset"})).await;
@@ -248,7 +242,7 @@ async fn a_reset_is_told_with_the_next_batch() {
 async fn a_restart_is_a_new_life_at_the_same_addresses() {
     let served = start(Wire::VllmMap).await;
     let (events, replays) = events_of(&served);
-    let mut reader = Reader::connect(&events).await;
+    let mut reader = Subscriber::connect(&events).await;
     warmed(&served, &mut reader).await;
     complete(&served, &ids(1, 2)).await;
     let (old_start, old) = (served.metric("process_start_time_seconds").await, truth(&served).await);
@@ -273,7 +267,7 @@ async fn a_restart_is_a_new_life_at_the_same_addresses() {
         "the same blocks, other names"
     );
     assert_eq!(numbers(&replay(&replays, 0).await.0), [0]);
-    let mut reader = Reader::connect(&events).await;
+    let mut reader = Subscriber::connect(&events).await;
     assert_eq!(warmed(&served, &mut reader).await, reader_position(&served).await);
 }
 

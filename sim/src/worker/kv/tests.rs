@@ -1,19 +1,18 @@
 //! Hazards of the wire: a form that the gateway reads otherwise, a cache that its events do not add up to.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use covey_crdt::hash::HashKey;
-use covey_crdt::id::ModelName;
-use covey_crdt::keyspace::{Keyspace, Unit};
-use covey_gateway_plugin::ingest::{Decoded, EngineCache, Event, ExtraKey, Medium, decode};
+use covey_crdt::hash::BlockHash;
+use covey_crdt::lane::Tier;
+use covey_gateway_plugin::ingest::{Decoded, Event, ExtraKey, Medium, decode};
 use covey_mesh::input::MonoTime;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::Value;
 
 use super::*;
-use crate::engine::{Engine, EngineConfig, Job, KvBatch, KvEvent, KvMedium, KvStored, KvTruth, RequestId};
+use crate::engine::{Engine, EngineConfig, Job, KvBatch, KvBlock, KvEvent, KvMedium, KvStored, KvTruth, RequestId};
+use crate::events::Reader;
 
 const BLOCK: u32 = 2;
 const STEP_US: u64 = 10_000;
@@ -23,7 +22,10 @@ fn head(wire: Wire) -> Head {
 }
 
 fn read(wire: Wire, events: &[KvEvent]) -> Decoded {
-    let decoded = decode(&head(wire).encode(12.5, events));
+    checked(decode(&head(wire).encode(12.5, events)))
+}
+
+fn checked(decoded: Decoded) -> Decoded {
     assert!(!decoded.is_broken && decoded.refused.is_empty() && decoded.unknown == 0, "{decoded:?}");
     assert_eq!((decoded.ts, decoded.rank), (12.5, Some(3)));
     decoded
@@ -111,41 +113,42 @@ fn model(event: &Event) -> Option<KvEvent> {
 }
 
 /// A gateway's view of an engine, fed through the wire.
-struct Reader {
+struct Fed {
     wire: Wire,
-    cache: EngineCache,
+    reader: Reader,
     position: u64,
 }
 
-impl Reader {
+impl Fed {
     fn new(wire: Wire) -> Self {
-        let model = ModelName::new("m").expect("a name");
-        let keyspace = Keyspace::new(model, Unit::Tokens, BLOCK, HashKey::ZERO.id()).expect("a block size");
-        Self { wire, cache: EngineCache::new(Arc::new(keyspace), HashKey::ZERO), position: 0 }
+        Self { wire, reader: Reader::new(BLOCK), position: 0 }
     }
 
     fn apply(&mut self, batch: &KvBatch) {
         assert_eq!(batch.seq, self.position, "numbers have no gap");
         self.position += 1;
-        let _ = self.cache.apply(&read(self.wire, &batch.events).events);
+        checked(self.reader.apply(&head(self.wire).encode(12.5, &batch.events)));
     }
 
     /// Its blocks are exactly those of the truth.
     fn check(&self, truth: &KvTruth) {
         assert_eq!(self.position, truth.position);
         let on = |medium| truth.blocks.iter().filter(move |block| block.medium == medium);
-        assert_eq!(self.cache.blocks(Medium::Device), on(KvMedium::Device).count(), "{truth:?}");
-        assert_eq!(self.cache.blocks(Medium::Host), on(KvMedium::Host).count(), "{truth:?}");
+        assert_eq!(self.reader.blocks(Tier::Host).len(), on(KvMedium::Host).count(), "{truth:?}");
         let by_hash: BTreeMap<_, _> = on(KvMedium::Device).map(|block| (block.hash, block)).collect();
-        for block in on(KvMedium::Device) {
-            let mut blocks = vec![*by_hash.get(&block.hash).expect("itself")];
-            while let Some(parent) = blocks[blocks.len() - 1].parent {
-                blocks.push(by_hash[&parent]);
-            }
-            let tokens: Vec<_> = blocks.iter().rev().flat_map(|block| block.content.tokens.iter().copied()).collect();
-            let chain = self.cache.chain(&tokens, None, block.content.salt.as_deref());
-            assert_eq!(self.cache.prefix(&chain) as usize, blocks.len(), "{block:?}");
+        let mut names: Vec<_> = on(KvMedium::Device).map(|block| self.name(&by_hash, block)).collect();
+        names.sort_unstable();
+        assert_eq!(self.reader.blocks(Tier::Device), names, "{truth:?}");
+    }
+
+    /// The gateway's name of a block, from the tokens of its whole prefix.
+    fn name(&self, by_hash: &BTreeMap<u64, &KvBlock>, block: &KvBlock) -> BlockHash {
+        let mut blocks = vec![block];
+        while let Some(parent) = blocks[blocks.len() - 1].parent {
+            blocks.push(by_hash[&parent]);
         }
+        let tokens: Vec<_> = blocks.iter().rev().flat_map(|block| block.content.tokens.iter().copied()).collect();
+        *self.reader.chain(&tokens, block.content.salt.as_deref()).last().expect("a block")
     }
 }
 
@@ -179,9 +182,9 @@ fn history(ops: Vec<Op>, blocks: u64, host_blocks: u64, wire: Wire) -> (usize, u
         hash_seed: 99,
         ..EngineConfig::default()
     };
-    let (mut engine, mut reader, mut seen) = (Engine::new(config), Reader::new(wire), (0, 0, 0));
+    let (mut engine, mut reader, mut seen) = (Engine::new(config), Fed::new(wire), (0, 0, 0));
     let mut now = MonoTime::default();
-    let mut watch = |engine: &mut Engine, reader: &mut Reader| {
+    let mut watch = |engine: &mut Engine, reader: &mut Fed| {
         while let Some(batch) = engine.poll_kv() {
             reader.apply(&batch);
             seen.0 += batch.events.iter().filter(|event| matches!(event, KvEvent::Removed { .. })).count();
