@@ -69,6 +69,22 @@ fn payloads(file: &[u8]) -> Vec<Vec<u8>> {
     text.expect("text").lines().filter_map(payload).collect()
 }
 
+/// Very many events that say nearly nothing.
+fn dense(random: &mut Random) -> Vec<u8> {
+    const EVENTS: [&[u8]; 4] = [
+        b"\x92\xacBlockRemoved\x90",
+        b"\x95\xabBlockStored\x91\x01\xc0\x90\x01",
+        b"\x95\xabBlockStored\x90\xc0\x91\x07\x01",
+        b"\x91\xb0AllBlocksCleared",
+    ];
+    let (count, which) = (random.below(20_000) as u32, random.below(EVENTS.len() + 1));
+    let mut bytes = [&[0x92, 0x00, 0xdd][..], &count.to_be_bytes()].concat();
+    for _ in 0..count {
+        bytes.extend_from_slice(EVENTS.get(which).copied().unwrap_or(EVENTS[random.below(EVENTS.len())]));
+    }
+    bytes
+}
+
 /// Flips, cuts, repeats, splices, and lengths made large.
 fn damage(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = corpus[random.below(corpus.len())].clone();
@@ -148,7 +164,7 @@ fn fuzz(streams: &[Vec<Vec<u8>>], seconds: u64, seed: u64) {
     let (started, mut told, mut rounds, mut worst) = (Instant::now(), Instant::now(), 0_u64, 0.0_f64);
     let (mut events, mut refused, mut live) = (0_u64, 0_u64, cache());
     while started.elapsed() < Duration::from_secs(seconds) {
-        let bytes = damage(&mut random, &corpus);
+        let bytes = if rounds.is_multiple_of(512) { dense(&mut random) } else { damage(&mut random, &corpus) };
         let most = 8 * bytes.len() + CONSTANT;
         let (decoded, taken) = within("decoding", most, &bytes, || decode(&bytes));
         if bytes.len() >= CONSTANT {

@@ -6,6 +6,7 @@ use covey_crdt::stored::StoredLane;
 use proptest::prelude::*;
 
 use super::super::bytes::RefuseExport;
+use super::super::event::ExtraKey;
 use super::*;
 
 const BLOCK: u32 = 2;
