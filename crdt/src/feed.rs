@@ -37,11 +37,11 @@ impl Replica {
             return Ok(Merged::Unchanged);
         }
         let mine = self.feed(&op.worker).filter(|state| state.key.incarnation == op.key.incarnation);
-        if mine.is_some_and(|state| op.key <= state.key && !goes_back(op, state)) {
+        if mine.is_some_and(|state| op.key <= state.key) {
             return Ok(Merged::Unchanged);
         }
         let is_newer = mine.is_none_or(|state| op.key.generation > state.key.generation);
-        if op.begins && (is_newer || mine.is_some_and(|state| goes_back(op, state))) {
+        if op.begins && is_newer {
             return Ok(self.install_feed(&op.worker, Arc::new(FeedState::begun(op))));
         }
         if !mine.is_some_and(|state| state.precedes(&op.key) || planted(Plant::FeedGapApplied)) {
@@ -70,7 +70,7 @@ impl Replica {
         if self.record(worker).is_none_or(|record| record.incarnation != state.key.incarnation) {
             return adopted;
         }
-        if self.feed(worker).is_some_and(|mine| mine.key >= state.key && !planted(Plant::GenerationGoesBack)) {
+        if self.feed(worker).is_some_and(|mine| mine.key >= state.key) {
             return adopted;
         }
         let fresh = Feed { digest: state.digest(worker), state, slots: BTreeMap::new() };
@@ -102,9 +102,6 @@ impl Replica {
 
     /// A higher incarnation was adopted: what the feed said is over.
     pub(crate) fn end_feed(&mut self, worker: &WorkerId) {
-        if planted(Plant::FeedOutlivesIncarnation) {
-            return;
-        }
         let Some((feed, mut seam)) = self.feed_mut(worker) else { return };
         seam.swap(feed.digest, Digest::default());
         let lanes = feed.state.lanes().clone();
@@ -142,11 +139,6 @@ impl Replica {
     pub fn feed_incarnation(&self, worker: &WorkerId) -> Option<&Incarnation> {
         self.record(worker).map(|record| &record.incarnation)
     }
-}
-
-/// A plant's doing: a generation that is over replaces the present one.
-fn goes_back(op: &StoredOp, state: &FeedState) -> bool {
-    planted(Plant::GenerationGoesBack) && op.begins && op.key.generation < state.key.generation
 }
 
 /// The parts of a replica that a feed's changes touch.

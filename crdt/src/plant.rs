@@ -147,10 +147,6 @@ plants! {
         "a connected peer that fell silent still counts as fine, so the dashboard stays green while a gateway is cut off";
     FeedGapApplied, "feed-gap-applied", 60,
         "an op of a feed is applied although the one before it is missing: the state is none the engine was ever in";
-    GenerationGoesBack, "generation-goes-back", 60,
-        "an older generation of a feed replaces a newer one, so the order in which two of them arrive shows";
-    FeedOutlivesIncarnation, "feed-outlives-incarnation", 60,
-        "P1 off: what events said of a worker's cache survives a higher incarnation";
     FeedOpImpure, "feed-op-impure", 60,
         "P3 off: what an op of a feed says depends on the gateway that made it, so two publishers differ at one position";
     SummaryWhileDirty, "summary-while-dirty", 20,
