@@ -23,7 +23,7 @@ impl World {
         let gap = self.traffic.gap_us();
         self.after(gap, Event::Request);
         let mut request = self.traffic.request();
-        if let Some(streams) = self.kv_streams.as_mut().filter(|_| request.chain.len() % 3 == 0) {
+        if let Some(streams) = self.kv_streams.as_mut().filter(|_| request.chain.len().is_multiple_of(3)) {
             (request.keyspace, request.chain) = (crate::caches::keyspace(), streams.any_chain().into());
         }
         let slot = request.node;
