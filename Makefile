@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help demo test verify fix bench plants cargo dashboard page-test check-dashboard promtool lint-metrics grafana \
-  check-prometheus check-otel fuzz-events cost-events check-zmq
+  check-prometheus check-otel fuzz-events bench-events check-zmq
 
 CARGO ?= cargo
 # Passed on to what a target runs: make demo ARGS='--gateways 4 --json out.json'
@@ -107,7 +107,7 @@ check-zmq: cargo ## The reader of engines' events against the real libzmq (needs
 	  $(CARGO) test -p covey-gateway-plugin --lib $(ARGS) the_real_library; \
 	  else echo "SKIPPED: check-zmq (python3 -m pip install pyzmq)"; fi
 
-cost-events: cargo ## What recorded messages of 2,000 engines cost to read and apply (release build)
+bench-events: cargo ## What recorded messages of 2,000 engines cost to read and apply (release; budget 10 % of a core)
 	@$(CARGO) run --quiet --release -p covey-gateway-plugin --no-default-features --example fuzz_events -- --cost
 
 bench: cargo ## Time the hot paths against their budgets

@@ -1,232 +1,147 @@
-//! `make fuzz-events`: damaged real messages against everything that reads what an engine sends, for a while; and
-//! `--cost`, what real messages cost to read and apply.
+//! `make fuzz-events`: damaged real messages against everything that reads what an engine sends, for a while.
+//! `make bench-events` (`--cost`): what real messages cost to read and apply. `--repeat FILE`: one input that was a fault.
 //!
-//! Fuzzing: payloads (decoded, and applied to a cache), bytes on the wire (ZMTP), handed-off states. A panic ends it, and so
-//! does more memory than eight times the message and a small constant. The seed is printed; `FUZZ_SEED` repeats a run,
-//! `FUZZ_SECONDS` says how long (600). Not here: sockets.
+//! `FUZZ_SECONDS` says how long (600). The seed is printed; `FUZZ_SEED` repeats a run, message by message. An input that
+//! is a fault is written to a file of the current folder. Not here: sockets.
 
-#![expect(clippy::print_stdout, reason = "it is a tool for a terminal")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a tool for a terminal")]
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+mod captures;
+mod cost;
+mod damage;
+mod fuzz;
+
+use std::process::ExitCode;
+use std::time::Duration;
 
 use covey_crdt::hash::HashKey;
 use covey_crdt::id::ModelName;
-use covey_gateway_plugin::ingest::zmtp::{Item, Reader, SocketType, greeting, message};
-use covey_gateway_plugin::ingest::{CacheRules, EngineCache, decode};
-use flate2::read::MultiGzDecoder;
+use covey_gateway_plugin::ingest::{CacheRules, EngineCache};
 use peak_alloc::PeakAlloc;
+
+use crate::fuzz::Fault;
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// Bytes that a message may take beyond eight times its own: maps of reasons, first capacities.
-const CONSTANT: usize = 4_096;
-/// What a frame's buffer has at first, on the wire.
-const WIRE_CONSTANT: usize = 128 * 1_024;
-const READY: &[u8] = b"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03PUB";
-/// What `--cost` is measured for.
-const WORKERS: usize = 2_000;
-
-/// A small generator: SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-}
-
-/// The payloads of the captures that the tests use, stream by stream.
-fn captures() -> Vec<Vec<Vec<u8>>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
-    let names = [
-        "llama_bs32_sha256cbor.events.jsonl",
-        "reencoded_as_vllm_0.11.0.events.jsonl",
-        "gemma3_bs32.events.jsonl",
-        "stream_full.jsonl.gz",
-        "stream_gemma.jsonl.gz",
-    ];
-    names.map(|name| payloads(&std::fs::read(folder.join(name)).expect("the captures are in the repository"))).into()
-}
-
-fn payloads(file: &[u8]) -> Vec<Vec<u8>> {
-    let is_gzip = file.starts_with(&[0x1f, 0x8b]);
-    let text = if is_gzip { std::io::read_to_string(MultiGzDecoder::new(file)) } else { std::io::read_to_string(file) };
-    let hex =
-        |text: &str| (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()).collect();
-    let payload = |line: &str| -> Option<Vec<u8>> {
-        let line: serde_json::Value = serde_json::from_str(line).ok()?;
-        let of = line.get("payload_hex").or_else(|| line.get("frames_hex")?.as_array()?.last())?;
-        hex(of.as_str()?)
-    };
-    text.expect("text").lines().filter_map(payload).collect()
-}
-
-/// Very many events that say nearly nothing.
-fn dense(random: &mut Random) -> Vec<u8> {
-    const EVENTS: [&[u8]; 4] = [
-        b"\x92\xacBlockRemoved\x90",
-        b"\x95\xabBlockStored\x91\x01\xc0\x90\x01",
-        b"\x95\xabBlockStored\x90\xc0\x91\x07\x01",
-        b"\x91\xb0AllBlocksCleared",
-    ];
-    let (count, which) = (random.below(20_000) as u32, random.below(EVENTS.len() + 1));
-    let mut bytes = [&[0x92, 0x00, 0xdd][..], &count.to_be_bytes()].concat();
-    for _ in 0..count {
-        bytes.extend_from_slice(EVENTS.get(which).copied().unwrap_or(EVENTS[random.below(EVENTS.len())]));
-    }
-    bytes
-}
-
-/// Flips, cuts, repeats, splices, and lengths made large.
-fn damage(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = corpus[random.below(corpus.len())].clone();
-    for _ in 0..random.below(9) {
-        let at = random.below(bytes.len());
-        match random.below(8) {
-            _ if bytes.is_empty() => bytes.push(random.next() as u8),
-            0 | 1 => bytes[at] = random.next() as u8,
-            2 => bytes[at] ^= 1 << random.below(8),
-            3 => bytes.truncate(at),
-            4 => {
-                let until = at + random.below(64.min(bytes.len() - at));
-                let piece = bytes[at..until].to_vec();
-                let to = random.below(bytes.len());
-                bytes.splice(to..to, piece);
-            }
-            5 => {
-                let other = &corpus[random.below(corpus.len())];
-                let from = random.below(other.len());
-                bytes.truncate(at);
-                bytes.extend_from_slice(&other[from..]);
-            }
-            6 => {
-                const MARKERS: [u8; 12] = [0xdd, 0xdf, 0xdc, 0xde, 0xc6, 0xdb, 0xc9, 0xcf, 0xd3, 0xc1, 0xc0, 0x9f];
-                bytes[at] = MARKERS[random.below(MARKERS.len())];
-            }
-            _ => {
-                let until = bytes.len().min(at + 4);
-                bytes[at..until].fill(0xff);
-            }
-        }
-    }
-    bytes
-}
-
-/// Runs `each` and ends the process when it took more memory than it may.
-fn within<T>(what: &str, most: usize, bytes: &[u8], each: impl FnOnce() -> T) -> (T, usize) {
-    let before = MEMORY.current_usage();
-    MEMORY.reset_peak_usage();
-    let result = each();
-    let taken = MEMORY.peak_usage().saturating_sub(before);
-    assert!(taken <= most, "{what} took {taken} bytes (at most {most}) for {} bytes: {bytes:02x?}", bytes.len());
-    (result, taken)
-}
+/// What `--cost` measures, in batches of each worker.
+const COST_SECONDS: usize = 20;
 
 fn cache() -> EngineCache {
     EngineCache::new(ModelName::new("fuzz").expect("a name"), HashKey::ZERO, CacheRules::default())
 }
 
-fn on_the_wire(random: &mut Random, payload: &[u8]) {
-    let parts = [b"kv".as_slice(), &7_u64.to_be_bytes(), payload];
-    let mut bytes = [&greeting()[..], READY, &message(&parts)].concat();
-    for _ in 0..random.below(4) {
-        let at = random.below(bytes.len().min(160));
-        bytes[at] = random.next() as u8;
+fn costs() -> ExitCode {
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    println!("decode + apply, {} workers x 1 batch/s, CPU time, {profile} profile:", cost::WORKERS);
+    let mut worst = 0.0_f64;
+    for (name, stream) in captures::NAMES.iter().zip(captures::captures()) {
+        let cost::Cost { bytes, each_us, share } = cost::cost(&stream, COST_SECONDS);
+        println!("{name}: {bytes} B a batch, {each_us:.1} us a batch, {share:.2} % of a core");
+        worst = worst.max(share);
     }
-    within("the wire", 4 * bytes.len() + WIRE_CONSTANT, &bytes, || {
-        let (mut reader, mut left) = (Reader::new(SocketType::Sub), &bytes[..]);
-        while !left.is_empty() {
-            let (mut piece, rest) = left.split_at(left.len().min(1 + random.below(4_096)));
-            left = rest;
-            loop {
-                match reader.read(&mut piece) {
-                    Ok(Some(Item::Ready | Item::Ping { .. } | Item::Message(_))) => {}
-                    Ok(None) => break,
-                    Err(_) => return,
-                }
-            }
-        }
-    });
+    let is_within = worst <= cost::SHARE_MAX;
+    println!(
+        "at most {worst:.2} % of a core: {} (budget {} %)",
+        if is_within { "ok" } else { "OVER" },
+        cost::SHARE_MAX
+    );
+    if is_within { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn fuzz(streams: &[Vec<Vec<u8>>], seconds: u64, seed: u64) {
-    let corpus: Vec<Vec<u8>> = streams.concat();
-    println!("{} messages, {seconds} s, seed {seed}", corpus.len());
-    let mut random = Random(seed);
-    let (started, mut told, mut rounds, mut worst) = (Instant::now(), Instant::now(), 0_u64, 0.0_f64);
-    let (mut events, mut refused, mut live) = (0_u64, 0_u64, cache());
-    while started.elapsed() < Duration::from_secs(seconds) {
-        let bytes = if rounds.is_multiple_of(512) { dense(&mut random) } else { damage(&mut random, &corpus) };
-        let most = 8 * bytes.len() + CONSTANT;
-        let (decoded, taken) = within("decoding", most, &bytes, || decode(&bytes));
-        if bytes.len() >= CONSTANT {
-            worst = worst.max(taken as f64 / bytes.len() as f64);
-        }
-        events += decoded.events.len() as u64;
-        refused += decoded.refused.values().sum::<u64>();
-        let _ = live.apply(&decoded.events);
-        on_the_wire(&mut random, &bytes);
-        if rounds.is_multiple_of(5_000) {
-            let state = damage(&mut random, &[live.export()]);
-            let mut other = cache();
-            if other.import(&state).is_ok() {
-                assert_eq!(other.export(), state, "a state that is taken is the state that was given");
-            }
-            live = cache();
-        }
-        rounds += 1;
-        if told.elapsed() >= Duration::from_secs(10) {
-            told = Instant::now();
-            let at = started.elapsed().as_secs();
-            println!(
-                "{at} s: {rounds} messages, {events} events read, {refused} refused, at most {worst:.2} bytes per byte"
-            );
-        }
+/// Writes the input down and says how to repeat it.
+fn tell(fault: &Fault, seed: u64) -> ExitCode {
+    let file = format!("fuzz-events-{}-{seed}-{}.bin", fault.what, fault.message);
+    eprintln!(
+        "FAULT: {} {} (message {} of seed {seed}, {} bytes)",
+        fault.what,
+        fault.why,
+        fault.message,
+        fault.bytes.len()
+    );
+    match std::fs::write(&file, &fault.bytes) {
+        Ok(()) => eprintln!("alone:                     make fuzz-events ARGS='-- --repeat {file}'"),
+        Err(error) => eprintln!("{file} cannot be written ({error}); the input is {:02x?}", fault.bytes),
     }
-    println!("done: {rounds} messages, no panic, at most {worst:.2} bytes per byte of messages of 4 KiB and more");
+    eprintln!("with all that came before: make fuzz-events FUZZ_SEED={seed}");
+    ExitCode::FAILURE
 }
 
-/// CPU time of this process, in seconds.
-fn cpu() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
-    stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).expect("a number") / 1e9
-}
-
-/// What it costs to read and apply one batch of each of many workers, each at another place of a recorded stream.
-fn cost(streams: &[Vec<Vec<u8>>]) {
-    let names = ["llama", "vllm 0.11", "gemma", "stream_full", "stream_gemma"];
-    for (name, stream) in names.iter().zip(streams) {
-        let mut caches: Vec<EngineCache> = (0..WORKERS).map(|_| cache()).collect();
-        let (mut bytes, mut batches, before) = (0, 0_usize, cpu());
-        for round in 0..20 {
-            for (nth, cache) in caches.iter_mut().enumerate() {
-                let payload = &stream[(round + nth * 7) % stream.len()];
-                let _ = cache.apply(&decode(payload).events);
-                (bytes, batches) = (bytes + payload.len(), batches + 1);
-            }
+/// A number of the environment, or another one.
+fn number(name: &str, otherwise: u64) -> Result<u64, String> {
+    match std::env::var(name) {
+        Ok(text) if !text.is_empty() => {
+            text.parse().map_err(|_| format!("{name} must be a whole number, not {text:?}"))
         }
-        let each = (cpu() - before) / batches as f64;
-        let share = each * WORKERS as f64 * 100.0;
-        println!("{name}: {} B a batch, {:.1} us a batch, {share:.2} % of a core", bytes / batches, each * 1e6);
+        Ok(_) | Err(_) => Ok(otherwise),
     }
 }
 
-fn main() {
-    let streams = captures();
-    if std::env::args().any(|arg| arg == "--cost") {
-        return cost(&streams);
+fn run_fuzz() -> Result<ExitCode, String> {
+    let seed = number("FUZZ_SEED", u64::from(std::process::id()))?;
+    let seconds = number("FUZZ_SECONDS", 600)?;
+    let corpus = captures::captures().concat();
+    println!("{} recorded messages, {seconds} s, seed {seed}", corpus.len());
+    let line = |at: u64, counts: &fuzz::Counts| println!("{at} s: {counts}");
+    Ok(match fuzz::fuzz(&corpus, (seed, Duration::from_secs(seconds)), line) {
+        Ok(counts) => {
+            println!("done, no fault in {seconds} s of seed {seed}: {counts}");
+            ExitCode::SUCCESS
+        }
+        Err(fault) => tell(&fault, seed),
+    })
+}
+
+fn run_again(file: &str) -> Result<ExitCode, String> {
+    let bytes = std::fs::read(file).map_err(|error| format!("{file} cannot be read: {error}"))?;
+    Ok(match fuzz::repeat(&bytes) {
+        Ok(()) => {
+            println!("no fault: what was wrong with it is mended, or depends on what came before (FUZZ_SEED)");
+            ExitCode::SUCCESS
+        }
+        Err(fault) => {
+            eprintln!("FAULT: {} {}", fault.what, fault.why);
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let done = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => run_fuzz(),
+        ["--cost"] => Ok(costs()),
+        ["--repeat", file] => run_again(file),
+        _ => Err("only --cost or --repeat FILE may be said".into()),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!("{why}");
+        ExitCode::FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One test, because memory is counted for the whole process.
+    #[test]
+    fn two_seconds_of_damage_are_no_fault_and_recorded_messages_stay_within_their_budget() {
+        let streams = captures::captures();
+        fuzz::catches(b"any bytes");
+        // A table for as many events as are claimed, and then one that is a list as long as the message.
+        let claims =
+            [&b"\x92\x00\xdd\x00\x00\x75\x30\x92\xacBlockRemoved\xdd\x00\x00\xea\x60"[..], &[1; 60_000]].concat();
+        fuzz::repeat(&claims).expect("no fault");
+        let counts = fuzz::fuzz(&streams.concat(), (5, Duration::from_secs(2)), |_, _| {}).expect("no fault");
+        // That the fuzzer reaches what it is for: much is still read, some refused, some states and messages pass.
+        assert!(counts.messages > 2_000 && counts.events > counts.messages, "{counts}");
+        assert!(counts.refused > 0 && counts.wire > 0 && counts.taken > 0 && counts.taken < counts.states, "{counts}");
+        assert!(counts.worst > 1.0, "dense messages cost memory: {counts}");
+        for (name, stream) in captures::NAMES.iter().zip(&streams) {
+            fuzz::repeat(&stream[0]).expect("no fault");
+            let share = cost::cost(stream, 2).share;
+            assert!(share <= cost::SHARE_MAX, "{name}: {share:.2} % of a core");
+        }
     }
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seed = number("FUZZ_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    fuzz(&streams, number("FUZZ_SECONDS").unwrap_or(600), seed);
 }

@@ -2,7 +2,8 @@
 //! TensorRT-LLM writes. Fields are taken by what they are, unknown ones are ignored, and an event that cannot be read is
 //! counted and costs its batch-mates nothing.
 //!
-//! Not here: framing and sequence numbers. Nothing allocated here is larger than eight times the message.
+//! Not here: framing and sequence numbers. All that is allocated for a message, at any moment, is smaller than eight times
+//! the message and 4 KiB: an event that would take more is refused before anything is allocated for it.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -20,6 +21,8 @@ const EVENT_BYTES_MIN: usize = 15;
 /// below; events that say nearly nothing, by the thousand, would not.
 const MEMORY_PER_BYTE: usize = 7;
 const MEMORY_SPARE: usize = 2_048;
+/// Capacity of a list that a first item is pushed to.
+const EXTRA_FIRST: usize = 4;
 /// Tokens in a block at most: hybrid models have blocks of some thousands.
 const BLOCK_TOKENS_MAX: u32 = 1 << 16;
 
@@ -63,10 +66,13 @@ fn read(payload: &[u8], decoded: &mut Decoded) -> Result<(), Broken> {
     }
     // No release writes the batch as a map; one commit did.
     let Value::Map(items) = outer else { return Err(Broken) };
+    let mut is_listed = false;
     for _ in 0..items {
         let Value::Text(name) = cursor.next()? else { return Err(Broken) };
         match name {
             "ts" => decoded.ts = number(cursor.extent()?.next()?),
+            // Memory is bounded list by list, so there is one.
+            "events" if std::mem::replace(&mut is_listed, true) => return Err(Broken),
             "events" => events(&mut cursor, decoded)?,
             "data_parallel_rank" => decoded.rank = small(cursor.extent()?.next()?),
             _ => {
@@ -83,15 +89,11 @@ fn events(cursor: &mut Cursor<'_>, decoded: &mut Decoded) -> Result<(), Broken> 
     decoded.events.reserve_exact(count.min(cursor.left() / EVENT_BYTES_MIN));
     let mut taken = decoded.events.capacity() * size_of::<Event>();
     for _ in 0..count {
-        match event(cursor.extent()?) {
+        match event(cursor.extent()?, most.saturating_sub(taken)) {
             Ok(Event::Unknown) => decoded.unknown += 1,
             Ok(event) => {
                 taken += event.heap_bytes();
-                if taken > most {
-                    *decoded.refused.entry(RefuseEvent::Dense).or_default() += 1;
-                } else {
-                    decoded.events.push(event);
-                }
+                decoded.events.push(event);
             }
             Err(why) => *decoded.refused.entry(why).or_default() += 1,
         }
@@ -132,16 +134,17 @@ const STORED: [&str; 11] = [
 ];
 const REMOVED: [&str; 3] = ["block_hashes", "medium", "group_idx"];
 
-fn event(whole: Cursor<'_>) -> Result<Event, RefuseEvent> {
+/// One event, which may take `room` bytes of memory besides its own size.
+fn event(whole: Cursor<'_>, room: usize) -> Result<Event, RefuseEvent> {
     let mut cursor = whole;
     let outer = cursor.next()?;
     if let Value::Array(items @ 1..) = outer {
-        return positional(cursor, items);
+        return positional(cursor, items, room);
     }
-    if let Value::Map(items) = outer { named(cursor, items) } else { Err(RefuseEvent::Shape) }
+    if let Value::Map(items) = outer { named(cursor, items, room) } else { Err(RefuseEvent::Shape) }
 }
 
-fn positional(mut cursor: Cursor<'_>, items: usize) -> Result<Event, RefuseEvent> {
+fn positional(mut cursor: Cursor<'_>, items: usize, room: usize) -> Result<Event, RefuseEvent> {
     let Value::Text(tag) = cursor.next()? else { return Err(RefuseEvent::Shape) };
     let names: &[&str] = match tag {
         "BlockStored" => &STORED,
@@ -156,10 +159,10 @@ fn positional(mut cursor: Cursor<'_>, items: usize) -> Result<Event, RefuseEvent
             fields.set(name, value);
         }
     }
-    fields.event(tag)
+    fields.event(tag, room)
 }
 
-fn named(mut cursor: Cursor<'_>, items: usize) -> Result<Event, RefuseEvent> {
+fn named(mut cursor: Cursor<'_>, items: usize, room: usize) -> Result<Event, RefuseEvent> {
     let (mut fields, mut tag) = (Fields::default(), None);
     for _ in 0..items {
         let Value::Text(name) = cursor.next()? else { return Err(RefuseEvent::Shape) };
@@ -170,7 +173,7 @@ fn named(mut cursor: Cursor<'_>, items: usize) -> Result<Event, RefuseEvent> {
             fields.set(name, value);
         }
     }
-    fields.event(tag.ok_or(RefuseEvent::Shape)?)
+    fields.event(tag.ok_or(RefuseEvent::Shape)?, room)
 }
 
 /// The fields of an event that matter, wherever they were written.
@@ -204,7 +207,19 @@ impl<'a> Fields<'a> {
         *field = Some(value);
     }
 
-    fn event(self, tag: &str) -> Result<Event, RefuseEvent> {
+    /// Bytes of memory that the fields will take, at most; its lists say how long they are before any is taken.
+    fn needs(&self) -> usize {
+        let first = |field: Option<Cursor<'a>>| field.and_then(|mut value| value.next().ok());
+        let items = |field| if let Some(Value::Array(items)) = first(field) { items } else { 0 };
+        let name = if let Some(Value::Text(name)) = first(self.lora) { name.len() } else { 0 };
+        let extra = items(self.extra).max(EXTRA_FIRST) * size_of::<Option<ExtraKey>>();
+        items(self.hashes) * size_of::<u64>() + items(self.tokens) * size_of::<u32>() + extra + name
+    }
+
+    fn event(self, tag: &str, room: usize) -> Result<Event, RefuseEvent> {
+        if self.needs() + size_of::<Stored>() > room {
+            return Err(RefuseEvent::Dense);
+        }
         match tag {
             "BlockStored" => self.stored().map(Box::new).map(Event::Stored),
             "BlockRemoved" => {

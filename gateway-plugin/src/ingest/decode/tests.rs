@@ -125,6 +125,15 @@ fn a_batch_written_as_a_map_is_read() {
 }
 
 #[test]
+fn a_map_with_a_second_list_of_events_is_broken_there() {
+    let list = [&b"\xa6events"[..], b"\x91\x91\xb0AllBlocksCleared"].concat();
+    let decoded = decode(&[b"\x82", &list[..], &list].concat());
+    assert_eq!((decoded.events, decoded.is_broken), (vec![Event::Cleared], true));
+    let decoded = decode(&[b"\x81", &list[..]].concat());
+    assert_eq!((decoded.events, decoded.is_broken), (vec![Event::Cleared], false));
+}
+
+#[test]
 fn what_real_vllm_0_33_wrote_is_read() {
     // The start of a batch by vLLM's own structs: an array of three, a float, three events, the first a map of 16-bit length.
     let mut bytes = vec![0x93, 0xcb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0, 0x91, 0xde, 0, 1, 0xa4];
