@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help demo test verify fix bench plants cargo dashboard page-test check-dashboard promtool lint-metrics grafana \
-  check-prometheus check-otel
+  check-prometheus check-otel fuzz-events cost-events
 
 CARGO ?= cargo
 # Passed on to what a target runs: make demo ARGS='--gateways 4 --json out.json'
@@ -98,6 +98,12 @@ verify: cargo ## Check formatting, lints, docs, isolation, tidiness and licences
 fix: cargo ## Format, and apply what clippy can mend by itself
 	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged
 	$(CARGO) fmt --all
+
+fuzz-events: cargo ## Damaged messages of engines against all that reads them, ten minutes (FUZZ_SECONDS=600 FUZZ_SEED=…)
+	@$(CARGO) run --quiet -p covey-gateway-plugin --example fuzz_events $(ARGS)
+
+cost-events: cargo ## What recorded messages of 2,000 engines cost to read and apply (release build)
+	@$(CARGO) run --quiet --release -p covey-gateway-plugin --no-default-features --example fuzz_events -- --cost
 
 bench: cargo ## Time the hot paths against their budgets
 	$(CARGO) run --release -p covey-benches

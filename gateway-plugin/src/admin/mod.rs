@@ -50,6 +50,7 @@ pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<Test
         .route("/metrics", get(serve_metrics).with_state((Arc::clone(&gateway), Arc::clone(reel))))
         .route("/mesh", get(serve_mesh).with_state((Arc::clone(&gateway), Arc::clone(reel))))
         .route("/doctor", get(doctor::live::serve))
+        .route("/feeds", get(serve_feeds))
         .route("/mesh/state", get(state::serve_state))
         .route("/mesh/state/holder", get(state::serve_holder))
         .route("/healthz", get(healthz))
@@ -89,6 +90,11 @@ async fn serve_metrics(State((gateway, reel)): State<(Arc<Gateway>, Arc<Reel>)>,
     } else {
         ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::classic(&text)).into_response()
     }
+}
+
+async fn serve_feeds(State(gateway): State<Arc<Gateway>>) -> Response {
+    let body = serde_json::to_string(&gateway.feeds_shown()).expect("plain data serializes");
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 async fn serve_mesh(State((gateway, reel)): State<(Arc<Gateway>, Arc<Reel>)>) -> Response {

@@ -97,6 +97,9 @@ pub struct GatewayArgs {
     /// Flags of token ids.
     #[command(flatten, next_help_heading = "Tokens")]
     pub tokens: TokenArgs,
+    /// Flags of engines' events.
+    #[command(flatten, next_help_heading = "KV events")]
+    pub events: EventArgs,
     /// Flags of the mesh.
     #[command(flatten, next_help_heading = "Mesh")]
     pub mesh: MeshArgs,
@@ -143,6 +146,27 @@ pub struct TokenArgs {
     /// template can ask for any amount of memory. Default: off, such requests are looked up by their bytes.
     #[arg(long, env = "COVEY_TRUST_REQUEST_CHAT_TEMPLATE")]
     pub trust_request_chat_template: bool,
+}
+
+/// Flags of engines' KV events. Two gateways of a mesh read each worker, whichever are told where: tell all of them.
+#[derive(Debug, Default, Args)]
+pub struct EventArgs {
+    /// Where a worker publishes its KV events over ZMQ (repeatable; comma-separated in the environment); WORKER is its id, or
+    /// its URL when it has none. Default: none, its cache is known by placements alone.
+    #[arg(long, env = "COVEY_KV_EVENTS", value_delimiter = ',', value_name = "WORKER=tcp://HOST:PORT")]
+    pub kv_events: Vec<String>,
+    /// Where it answers replays of them. Without, what is missed is lost until its cache is cleared.
+    #[arg(long, env = "COVEY_KV_REPLAY", value_delimiter = ',', value_name = "WORKER=tcp://HOST:PORT")]
+    pub kv_replay: Vec<String>,
+    /// TCP port of the events of every worker without --kv-events, on the worker's own host. Default: none.
+    #[arg(long, env = "COVEY_KV_EVENTS_PORT", value_name = "PORT")]
+    pub kv_events_port: Option<u16>,
+    /// TCP port of replays, likewise.
+    #[arg(long, env = "COVEY_KV_REPLAY_PORT", value_name = "PORT")]
+    pub kv_replay_port: Option<u16>,
+    /// Only events whose topic begins so. Default: all.
+    #[arg(long, env = "COVEY_KV_TOPIC", default_value = "", value_name = "TEXT")]
+    pub kv_topic: String,
 }
 
 /// Flags of the mesh; read only with `--mesh on`.

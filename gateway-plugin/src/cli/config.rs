@@ -5,16 +5,18 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use covey_crdt::id::ModelName;
+use covey_crdt::id::{ModelName, WorkerId};
 use covey_crdt::limits::BLOCK_UNITS_MAX;
 use tracing_subscriber::EnvFilter;
 
 use super::args::{GatewayArgs, LogFormatArg};
 use super::error::ConfigError;
+use super::events::sources;
 use super::mesh::MeshSettings;
 use super::tokens::TokenSettings;
 use super::traces::Traces;
 use super::worker::WorkerSpec;
+use crate::ingest::runner::Source;
 use crate::policy::Policy;
 
 /// How log lines look.
@@ -58,6 +60,8 @@ pub struct Config {
     pub placement_idle: Duration,
     /// How prompts become token ids.
     pub tokens: TokenSettings,
+    /// Where workers' KV events are; a worker that is not among them is known by its placements alone.
+    pub events: Vec<(WorkerId, Source)>,
     /// How the gateway stands to others.
     pub mesh: MeshSettings,
     /// How long things may take.
@@ -99,6 +103,7 @@ impl Config {
         let workers = workers(&args.worker, mesh.remote_peers)?;
         let models = models(&args.model)?;
         let tokens = TokenSettings::parse(&args.tokens, &models)?;
+        let events = sources(&args.events, &workers)?;
         let limits = &args.limits;
         Ok(Self {
             listen: args.listen,
@@ -110,6 +115,7 @@ impl Config {
             block_bytes: args.block_bytes,
             placement_idle: args.placement_idle,
             tokens,
+            events,
             mesh,
             timeouts: Timeouts {
                 connect: limits.connect_timeout,

@@ -11,6 +11,7 @@ use covey_crdt::id::NameError;
 use covey_crdt::limits::BLOCK_UNITS_MAX;
 use covey_mesh::net::SecretError;
 
+use super::events::EventsError;
 use super::tokens::TokensError;
 
 /// Why a configuration is refused.
@@ -66,6 +67,8 @@ pub enum ConfigError {
     },
     /// A flag about token ids.
     Tokens(TokensError),
+    /// Where events are.
+    Events(EventsError),
     /// `--block-bytes` out of range.
     BlockBytes {
         /// The number.
@@ -175,6 +178,7 @@ impl fmt::Display for ConfigError {
                 write!(f, "{}: {given} cannot be used: it must be {must}", named(flag))
             }
             Self::Tokens(error) => error.fmt(f),
+            Self::Events(error) => error.fmt(f),
             Self::BlockBytes { given } => write!(
                 f,
                 "{}: a block cannot have {given} bytes; choose 1 to {BLOCK_UNITS_MAX} (256 is usual), the same on every gateway",

@@ -6,6 +6,7 @@
 pub mod args;
 mod config;
 mod error;
+mod events;
 mod mesh;
 mod quantity;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod worker;
 
 pub use config::{Config, LogFormat, Timeouts};
 pub use error::ConfigError;
+pub use events::EventsError;
 pub use mesh::MeshSettings;
 pub use tokens::{TokenSettings, TokensError};
 pub use traces::Traces;

@@ -13,7 +13,10 @@
 
 mod copies;
 mod export;
+mod names;
+mod net;
 mod orphans;
+mod reuse;
 mod table;
 
 use std::sync::Arc;
@@ -22,21 +25,18 @@ use covey_crdt::hash::{BlockHash, BlockHasher, HashKey};
 use covey_crdt::id::ModelName;
 use covey_crdt::keyspace::{Keyspace, Unit};
 use covey_crdt::lane::{LaneId, Tier};
-use covey_crdt::limits::{HASHES_PER_OP_MAX, KEYSPACES_PER_WORKER_MAX, STORED_BLOCKS_MAX};
-use covey_crdt::stored::StoredLane;
+use covey_crdt::limits::{KEYSPACES_PER_WORKER_MAX, STORED_BLOCKS_MAX};
 
-use super::event::{Event, ExtraKey, Medium, Removed, Stored};
+use super::event::{Event, Medium, Removed, Stored};
 use super::naming::{self, Scope};
 use copies::{Copies, Kind};
 pub use export::EXPORT_VERSION;
-use orphans::{Orphan, Orphans};
+pub use net::{LaneNet, split};
+use orphans::Orphans;
 use table::Table;
 
 /// Blocks of one engine at most, copies not counted.
 pub const BLOCKS_MAX: usize = STORED_BLOCKS_MAX;
-
-/// Signs that stores report reuses, before that is believed: two requests that share a prompt may look so by chance.
-pub(crate) const REUSE_SIGNS_MIN: u32 = 8;
 
 /// Which removals an engine reports, where it holds several copies of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,17 +55,6 @@ pub struct CacheRules {
     pub block_tokens: Option<u32>,
     /// Which removals are reported.
     pub copies: CopyReports,
-}
-
-/// What changed in one lane, or all it holds (as added). Sorted, no block twice or in both lists.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneNet {
-    /// The lane.
-    pub lane: LaneId,
-    /// Blocks that came.
-    pub added: Vec<BlockHash>,
-    /// Blocks that left.
-    pub removed: Vec<BlockHash>,
 }
 
 /// What was counted.
@@ -324,65 +313,6 @@ impl EngineCache {
         }
     }
 
-    /// What kind of copies a store reports. A request may ask vLLM to report the blocks it *reuses* as stores from the root
-    /// (`kv_cache_report_mode`), and nothing in them says that no copy was made. Such a report and a true second copy from
-    /// the root look alike, so their copies are doubtful: they count until the engine shows that it reports reuses. It
-    /// shows that when, again and again, in one batch a repeat from the root of two blocks or more is followed by a store right behind its
-    /// last block: whoever computes a prompt again stores all of it in one event. Then doubtful copies never were, but of the
-    /// blocks just reported one copy is there.
-    fn kind_of(&mut self, stored: &Stored, lane: LaneId) -> Kind {
-        if let Some((of, last)) = self.repeated
-            && of == lane
-        {
-            self.repeated = None;
-            if stored.parent == Some(last) && !self.reports_reuse {
-                self.reuse_signs = self.reuse_signs.saturating_add(1);
-                if self.reuse_signs >= REUSE_SIGNS_MIN && self.reuse_signs / 4 > self.copy_signs {
-                    self.reports_reuse = true;
-                    self.confirm(last, lane);
-                    self.drop_doubtful();
-                }
-            }
-        }
-        let is_held = |hash: &u64| self.blocks.get(hash).is_some_and(|known| known.copies.any(lane));
-        let (None, Some(last)) = (stored.parent, stored.hashes.last()) else { return Kind::Sure };
-        if !stored.hashes.iter().all(is_held) {
-            return Kind::Sure;
-        }
-        self.counts.repeats += 1;
-        if stored.hashes.len() > 1 {
-            self.repeated = Some((lane, *last));
-        }
-        if self.reports_reuse { Kind::None } else { Kind::Doubtful }
-    }
-
-    fn confirm(&mut self, last: u64, lane: LaneId) {
-        let mut next = Some(last);
-        while let Some(known) = next.and_then(|hash| self.blocks.get_mut(&hash)) {
-            if !known.copies.confirm(lane) {
-                return;
-            }
-            next = known.parent;
-        }
-    }
-
-    fn drop_doubtful(&mut self) {
-        let doubtful: Vec<u64> =
-            self.blocks.iter().filter(|(_, known)| known.copies.any_doubtful()).map(|(hash, _)| *hash).collect();
-        for hash in doubtful {
-            let Some(known) = self.blocks.get_mut(&hash) else { continue };
-            let block = known.block;
-            let gone = known.copies.drop_doubtful();
-            let is_gone = known.copies.is_empty();
-            for lane in gone {
-                self.let_go(block, lane);
-            }
-            if is_gone {
-                self.forget(hash);
-            }
-        }
-    }
-
     /// One more copy of a block in a lane. Whether the block has no name yet.
     fn copy(&mut self, hash: u64, lane: LaneId, kind: Kind) -> bool {
         if self.blocks.len() >= BLOCKS_MAX && !self.blocks.contains_key(&hash) && !self.drop_names() {
@@ -397,65 +327,6 @@ impl EngineCache {
             self.hold(block, lane);
         }
         block.is_none()
-    }
-
-    /// Gives a block its name, or lets it wait for its parent's.
-    fn name(&mut self, hash: u64, parent: Option<u64>, tokens: &[u32], extra: Option<ExtraKey>, lora: Option<&str>) {
-        if let Some(known) = self.blocks.get_mut(&hash) {
-            known.parent = parent;
-        }
-        let before = parent.map(|parent| self.blocks.get(&parent).and_then(|known| known.block));
-        match (before, parent) {
-            (Some(None), Some(parent)) => {
-                let orphan = Orphan { parent, tokens: tokens.into(), extra };
-                if !self.orphans.insert(hash, orphan) {
-                    self.counts.over_bound += 1;
-                    self.is_whole = false;
-                }
-            }
-            (before, _) => {
-                if let Some(block) = self.block(before.flatten(), tokens, extra, lora) {
-                    self.settle(hash, block);
-                }
-            }
-        }
-    }
-
-    /// The name of the block behind `before`, or at the start of a prompt.
-    fn block(
-        &self,
-        before: Option<BlockHash>,
-        tokens: &[u32],
-        extra: Option<ExtraKey>,
-        lora: Option<&str>,
-    ) -> Option<BlockHash> {
-        let space = self.space.as_ref()?;
-        let mut hasher = match before {
-            Some(before) => space.root.resume(before),
-            None => self.start(space, lora),
-        };
-        if let Some(extra) = extra {
-            hasher.fold(extra.0.get());
-        }
-        let mut chain = Vec::with_capacity(1);
-        hasher.tokens(tokens, &mut chain);
-        chain.first().copied()
-    }
-
-    /// The block has its name from now on, and its waiting children get theirs.
-    fn settle(&mut self, hash: u64, block: BlockHash) {
-        let mut due = vec![(hash, block)];
-        while let Some((hash, block)) = due.pop() {
-            self.orphans.remove(hash);
-            let Some(known) = self.blocks.get_mut(&hash) else { continue };
-            known.block = Some(block);
-            for lane in known.copies.lanes() {
-                self.hold(Some(block), lane);
-            }
-            for (child, orphan) in self.orphans.children_of(hash) {
-                due.extend(self.block(Some(block), &orphan.tokens, orphan.extra, None).map(|block| (child, block)));
-            }
-        }
     }
 
     fn hold(&mut self, block: Option<BlockHash>, lane: LaneId) {
@@ -540,77 +411,11 @@ impl EngineCache {
         self.moved.extend(self.held.drain().map(|((lane, block), _)| (lane, block, true)));
         self.lanes.clear();
     }
-
-    /// Batches are missing, for good: any block may have gone since, so none is claimed, but what the engine calls them is
-    /// still known (an engine's hash names content). A store behind a block proves that the block is held ([`Self::revive`]).
-    pub fn doubt(&mut self) {
-        self.empty();
-        self.moved.clear();
-        self.blocks.values_mut().for_each(|known| known.copies = Copies::default());
-        self.orphans.clear();
-        self.is_whole = false;
-    }
-
-    /// A request that stores a block on the device holds every block before it there: those known by name alone are held.
-    fn revive(&mut self, last: u64, lane: LaneId) {
-        let mut next = Some(last);
-        while let Some(hash) = next {
-            let Some(known) = self.blocks.get_mut(&hash) else { return };
-            if known.block.is_none() || !known.copies.is_empty() {
-                return;
-            }
-            known.copies.add(lane, Kind::Sure, self.rules.copies);
-            next = known.parent;
-            let block = known.block;
-            self.hold(block, lane);
-        }
-    }
-
-    /// Drops what is known by name alone. Whether there was anything.
-    fn drop_names(&mut self) -> bool {
-        let before = self.blocks.len();
-        self.blocks.retain(|_, known| !known.copies.is_empty());
-        self.blocks.len() < before
-    }
 }
 
 /// The lane of a group on a medium; `None` when the group's number is beyond all bounds.
 fn lane(group: u32, medium: Medium) -> Option<LaneId> {
     LaneId::of(u8::try_from(group).ok()?, medium.tier())
-}
-
-/// Cuts what changed into the contents of ops, at least one, of at most [`HASHES_PER_OP_MAX`] hashes: first all that left,
-/// so that no part holds more than before and after together.
-#[must_use]
-pub fn split(nets: &[LaneNet], keyspace: Option<&Arc<Keyspace>>) -> Vec<Vec<StoredLane>> {
-    let Some(keyspace) = keyspace else { return vec![Vec::new()] };
-    let (mut parts, mut room) = (vec![Vec::<StoredLane>::new()], HASHES_PER_OP_MAX);
-    for is_added in [false, true] {
-        for net in nets {
-            let mut left = if is_added { &net.added[..] } else { &net.removed[..] };
-            while !left.is_empty() {
-                if room == 0 {
-                    parts.push(Vec::new());
-                    room = HASHES_PER_OP_MAX;
-                }
-                let (now, rest) = left.split_at(left.len().min(room));
-                room -= now.len();
-                left = rest;
-                put(parts.last_mut().expect("one part at least"), keyspace, net.lane, is_added, now);
-            }
-        }
-    }
-    parts
-}
-
-fn put(part: &mut Vec<StoredLane>, keyspace: &Arc<Keyspace>, lane: LaneId, is_added: bool, blocks: &[BlockHash]) {
-    let nth = part.iter().position(|of| of.lane == lane).unwrap_or_else(|| {
-        let keyspace = Arc::clone(keyspace);
-        part.push(StoredLane { keyspace, lane, added: Vec::new(), removed: Vec::new() });
-        part.len() - 1
-    });
-    let of = &mut part[nth];
-    if is_added { &mut of.added } else { &mut of.removed }.extend_from_slice(blocks);
 }
 
 #[cfg(test)]

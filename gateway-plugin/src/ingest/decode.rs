@@ -14,6 +14,12 @@ use super::msgpack::{Broken, Cursor, Value};
 
 /// Events in one batch at most; more are refused as broken.
 pub const EVENTS_MAX: usize = 1 << 20;
+/// Bytes of the smallest event that is kept: a removal of nothing.
+const EVENT_BYTES_MIN: usize = 15;
+/// Bytes of memory that a byte of a message may become, and what a small message may take beyond. Engines' messages stay far
+/// below; events that say nearly nothing, by the thousand, would not.
+const MEMORY_PER_BYTE: usize = 7;
+const MEMORY_SPARE: usize = 2_048;
 /// Tokens in a block at most: hybrid models have blocks of some thousands.
 const BLOCK_TOKENS_MAX: u32 = 1 << 16;
 
@@ -73,10 +79,20 @@ fn read(payload: &[u8], decoded: &mut Decoded) -> Result<(), Broken> {
 
 fn events(cursor: &mut Cursor<'_>, decoded: &mut Decoded) -> Result<(), Broken> {
     let Value::Array(count @ 0..=EVENTS_MAX) = cursor.next()? else { return Err(Broken) };
+    let most = MEMORY_PER_BYTE * cursor.left() + MEMORY_SPARE;
+    decoded.events.reserve_exact(count.min(cursor.left() / EVENT_BYTES_MIN));
+    let mut taken = decoded.events.capacity() * size_of::<Event>();
     for _ in 0..count {
         match event(cursor.extent()?) {
             Ok(Event::Unknown) => decoded.unknown += 1,
-            Ok(event) => decoded.events.push(event),
+            Ok(event) => {
+                taken += event.heap_bytes();
+                if taken > most {
+                    *decoded.refused.entry(RefuseEvent::Dense).or_default() += 1;
+                } else {
+                    decoded.events.push(event);
+                }
+            }
             Err(why) => *decoded.refused.entry(why).or_default() += 1,
         }
     }

@@ -91,6 +91,24 @@ pub enum Event {
     Unknown,
 }
 
+impl Event {
+    /// Bytes it takes besides its own size.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Stored(stored) => {
+                size_of::<Stored>()
+                    + stored.hashes.capacity() * size_of::<u64>()
+                    + stored.tokens.capacity() * size_of::<u32>()
+                    + stored.extra.capacity() * size_of::<Option<ExtraKey>>()
+                    + stored.lora.as_ref().map_or(0, String::capacity)
+            }
+            Self::Removed(removed) => removed.hashes.capacity() * size_of::<u64>(),
+            Self::Cleared | Self::Unknown => 0,
+        }
+    }
+}
+
 /// Why an event was refused. Its batch-mates are read all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefuseEvent {
@@ -102,6 +120,8 @@ pub enum RefuseEvent {
     Tokens,
     /// A block has no tokens, or too many.
     BlockSize,
+    /// The message has more events than bytes to say anything with.
+    Dense,
 }
 
 impl RefuseEvent {
@@ -113,6 +133,7 @@ impl RefuseEvent {
             Self::Field => "field",
             Self::Tokens => "tokens",
             Self::BlockSize => "block_size",
+            Self::Dense => "dense",
         }
     }
 }

@@ -33,6 +33,7 @@ mod view;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use covey_crdt::change::FeedView;
 use covey_crdt::hash::BlockHash;
 use covey_crdt::id::{Incarnation, LifeId, Token, WorkerId};
 use covey_mesh::input::{Load, Local};
@@ -170,6 +171,13 @@ impl Plugin {
         let reading = self.parts.index.load();
         let record = self.parts.workers.find(worker).and_then(|cell| reading.worker(cell.no()).cloned());
         record.map_or_else(Incarnation::unknown, |view| view.incarnation)
+    }
+
+    /// How far the worker's feed is as the view has it; `None`: no events of its present incarnation are known.
+    #[must_use]
+    pub fn stored(&self, worker: &WorkerId) -> Option<FeedView> {
+        let reading = self.parts.index.load();
+        self.parts.workers.find(worker).and_then(|cell| reading.feed(cell.no()).cloned())
     }
 
     /// What this gateway has outstanding on the worker; zero for one it does not know.

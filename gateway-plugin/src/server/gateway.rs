@@ -12,6 +12,7 @@ use covey_mesh::net::Mesh;
 use covey_mesh::status::Phase;
 
 use super::counters::Counters;
+use super::ingest::Board;
 use super::predictions::Predictions;
 use super::scoring::Scoring;
 use super::workers::Workers;
@@ -76,6 +77,7 @@ pub struct Gateway {
     scoring: Scoring,
     block_sizes: Arc<BlockSizes>,
     predictions: Predictions,
+    feeds: Board,
     was_clean: AtomicBool,
     draining: AtomicBool,
     started: Instant,
@@ -102,6 +104,7 @@ impl Gateway {
             scoring: Scoring::new(config.tokens.clone()),
             block_sizes: Arc::new(BlockSizes::new(&config.models, config.tokens.block_tokens, key_id)),
             predictions: Predictions::default(),
+            feeds: Board::default(),
             was_clean: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             started: Instant::now(),
@@ -164,6 +167,11 @@ impl Gateway {
     #[must_use]
     pub const fn block_sizes(&self) -> &Arc<BlockSizes> {
         &self.block_sizes
+    }
+
+    /// What feeds said last.
+    pub(super) const fn feeds(&self) -> &Board {
+        &self.feeds
     }
 
     /// How predictions came out.

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use super::gateway::Gateway;
 use super::test_hooks::TestHooks;
-use super::{health, note_log, routes, upstream, watch_mesh};
+use super::{health, ingest, note_log, routes, upstream, watch_mesh};
 use crate::admin;
 use crate::cli::Config;
 use crate::dashboard::Reel;
@@ -94,6 +94,10 @@ pub async fn start(config: Config) -> Result<Running, RunError> {
     if hooks.is_some() {
         warn!("--test-hooks: the admin port can break the mesh thread");
     }
+    let (ears, hearing) = ingest::Ears::new(&config.events);
+    if !config.events.is_empty() {
+        plugin.ingest_with(ears);
+    }
     let mesh = covey_mesh::net::start(mesh_config(&config, &plugin, hooks.as_ref())).map_err(RunError::Mesh)?;
     plugin.connect(mesh.clone());
     for worker in &config.workers {
@@ -111,6 +115,9 @@ pub async fn start(config: Config) -> Result<Running, RunError> {
     for worker in gateway.workers().all() {
         watchers.spawn(health::watch(Arc::clone(&gateway), Arc::clone(worker)));
         watchers.spawn(health::watch_cache(Arc::clone(&gateway), Arc::clone(worker)));
+    }
+    if !gateway.config().events.is_empty() {
+        watchers.spawn(ingest::run(Arc::clone(&gateway), hearing));
     }
     let reel = Arc::new(Reel::default());
     watchers.spawn(watch_mesh::film(Arc::clone(&gateway), Arc::clone(&reel)));

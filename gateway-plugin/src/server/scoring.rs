@@ -55,10 +55,14 @@ impl Then {
     /// The chain of the prompt and its answer.
     pub(super) fn extended(&self, key: &RequestKey, answer: &Answer) -> Arc<[BlockHash]> {
         match self {
+            // The engine's own words about what it computed are better than any guess.
+            Self::Tokens(..) if !answer.computed_ids().is_empty() => key.extended_by(answer.computed_ids()),
             Self::Bytes(form) => key.extended(&answer.render(*form)),
             Self::Tokens(prompt, Some(tokenizer)) => {
                 let whole = catch_unwind(AssertUnwindSafe(|| tokenizer.continued(prompt, answer))).unwrap_or_default();
-                key.extended_by(whole.get(prompt.ids.len()..).unwrap_or_default())
+                // The last token was sampled and never computed.
+                let more = whole.get(prompt.ids.len()..).and_then(<[u32]>::split_last);
+                key.extended_by(more.map_or(&[][..], |(_, computed)| computed))
             }
             Self::Tokens(_, None) => Arc::clone(key.chain()),
         }

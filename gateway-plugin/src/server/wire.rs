@@ -47,6 +47,9 @@ struct Choice {
     delta: Option<Delta>,
     #[serde(default)]
     text: Option<String>,
+    /// With `return_token_ids`: the ids of what was generated.
+    #[serde(default)]
+    token_ids: Option<Vec<u32>>,
     #[serde(default)]
     finish_reason: Option<Value>,
 }
@@ -127,6 +130,7 @@ fn take(choice: Choice, answer: &mut Answer) {
         }
     }
     answer.content(choice.text.as_deref().unwrap_or_default());
+    answer.token_ids(choice.token_ids.as_deref().unwrap_or_default());
     if choice.finish_reason.is_some_and(|reason| !reason.is_null()) {
         answer.finish();
     }

@@ -50,6 +50,7 @@ pub struct Answer {
     pub(super) reasoning: String,
     pub(super) content: String,
     pub(super) calls: Vec<Call>,
+    token_ids: Vec<u32>,
     finished: bool,
     bytes: usize,
     full: bool,
@@ -61,6 +62,20 @@ impl Answer {
         if self.take(text.len()) {
             self.content.push_str(text);
         }
+    }
+
+    /// Takes ids of tokens that were generated, where the engine says them.
+    pub fn token_ids(&mut self, ids: &[u32]) {
+        if self.take(size_of_val(ids)) {
+            self.token_ids.extend_from_slice(ids);
+        }
+    }
+
+    /// The ids of what was generated, but for the last: what a token is followed by is computed from it, so nothing of the last
+    /// one is cached. Empty when the engine did not say.
+    #[must_use]
+    pub fn computed_ids(&self) -> &[u32] {
+        self.token_ids.split_last().map_or(&[], |(_, computed)| computed)
     }
 
     /// Takes more reasoning.

@@ -37,7 +37,6 @@ pub(super) struct GatewayProcess {
     pub(super) base: String,
     /// `http://host:port` for operators.
     pub(super) admin: String,
-    args: Vec<String>,
 }
 
 /// Everything that runs.
@@ -110,7 +109,7 @@ impl Cluster {
             }
             let process = Process::spawn(&format!("g{index}"), &self.covey, &list, self.files.path())?;
             let (base, admin) = (format!("http://{}", three[0]), format!("http://{}", three[1]));
-            self.gateways.push(GatewayProcess { process, base, admin, args: list });
+            self.gateways.push(GatewayProcess { process, base, admin });
         }
         Ok(())
     }

@@ -476,7 +476,8 @@ impl World {
     /// Who reads a worker's events, as what, and how far.
     fn readers_of(&self, worker: usize) -> Vec<String> {
         let id = self.traffic.worker(worker);
-        let readings = self.kv_streams.iter().flat_map(|streams| &streams.readings).filter(|((_, of), _)| *of == worker);
+        let readings =
+            self.kv_streams.iter().flat_map(|streams| &streams.readings).filter(|((_, of), _)| *of == worker);
         let told = readings.map(|((node, _), reading)| {
             let (slot, intake) = (&self.slots[*node], &reading.intake);
             let role = slot.node.as_ref().map_or(Role::Off, |node| node.feed_role(&id));
@@ -503,7 +504,9 @@ impl World {
                     let at = feed.map(|feed| (feed.key.generation, feed.key.position, feed.is_last));
                     let readers = self.readers_of(worker);
                     let (name, is) = (&slot.name, cache.position());
-                    return format!("{name} has {id}'s feed at {at:?}, the engine is at {is}; its readers: {readers:?}");
+                    return format!(
+                        "{name} has {id}'s feed at {at:?}, the engine is at {is}; its readers: {readers:?}"
+                    );
                 }
                 let truth = cache.at(cache.position()).expect("where it is");
                 let key = (keyspace(), covey_crdt::lane::LaneId::PLAIN);

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use covey_crdt::stored::StoredLane;
 use proptest::prelude::*;
 
 use super::super::bytes::RefuseExport;
+use super::super::event::ExtraKey;
 use super::*;
 
 const BLOCK: u32 = 2;
@@ -213,7 +215,7 @@ fn a_report_of_reuse_is_no_copy_once_the_engine_shows_that_it_makes_them() {
     let _ = cache.apply(&[removed(20), removed(21)]);
     assert_eq!((prefix(&cache, prompt), prefix(&cache, &[8, 8, 9, 9]), cache.counts().repeats), (2, 2, 2));
     // Once or twice is chance.
-    for nth in 1..super::REUSE_SIGNS_MIN {
+    for nth in 1..super::reuse::REUSE_SIGNS_MIN {
         let more = stored(&[100 + u64::from(nth)], Some(11), &[50 + nth, 60]);
         let _ = cache.apply(&[first.clone(), more]);
         assert_eq!(prefix(&cache, &[8, 8, 9, 9]), 2);

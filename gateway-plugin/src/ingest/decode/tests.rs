@@ -155,17 +155,18 @@ fn captured() -> Vec<Vec<u8>> {
 
 /// What was allocated for a message, at the least.
 fn allocated(decoded: &Decoded) -> usize {
-    let of = |event: &Event| match event {
-        Event::Stored(stored) => {
-            size_of::<Stored>()
-                + stored.hashes.capacity() * 8
-                + stored.tokens.capacity() * 4
-                + stored.extra.capacity() * 8
-        }
-        Event::Removed(removed) => removed.hashes.capacity() * 8,
-        Event::Cleared | Event::Unknown => 0,
-    };
-    decoded.events.capacity() * size_of::<Event>() + decoded.events.iter().map(of).sum::<usize>()
+    decoded.events.capacity() * size_of::<Event>() + decoded.events.iter().map(Event::heap_bytes).sum::<usize>()
+}
+
+#[test]
+fn thousands_of_events_that_say_nothing_take_no_more_memory_than_others() {
+    for event in [json!(["BlockRemoved", []]), json!(["BlockStored", [1], null, [], 1]), json!(["AllBlocksCleared"])] {
+        let bytes = batch(Json::Array(vec![event.clone(); 70_000]));
+        let decoded = decode(&bytes);
+        assert!(allocated(&decoded) <= 8 * bytes.len(), "{} for {} of {event}", allocated(&decoded), bytes.len());
+        let refused = decoded.refused.get(&RefuseEvent::Dense).copied().unwrap_or_default();
+        assert_eq!(decoded.events.len() as u64 + refused, 70_000, "{event}");
+    }
 }
 
 proptest::proptest! {

@@ -55,7 +55,7 @@ impl Intake {
     }
 
     /// Whether there is a connection, and a name for the life of the engine there.
-    fn has_engine(&self) -> bool {
+    pub(super) fn has_engine(&self) -> bool {
         self.is_connected && self.incarnation.as_ref().is_some_and(|incarnation| !incarnation.is_removed())
     }
 
@@ -213,10 +213,10 @@ impl Intake {
             return self.begin_alone(now);
         }
         if !self.is_verified {
-            self.is_verified = true;
+            // Nothing proves that this is the life the state is of, so it is not gone on with.
             self.outputs.push_back(Output::Probe);
-        }
-        if self.buffer.first().is_some_and(|first| first <= self.position) {
+            self.unfillable(now);
+        } else if self.buffer.first().is_some_and(|first| first <= self.position) {
             self.drain(now);
         } else if self.buffer.first().is_some() {
             self.unfillable(now);
@@ -245,10 +245,14 @@ impl Intake {
                 self.begin_alone(now);
             }
             Some(Why::Gap) => {
-                let position = self.buffer.first().unwrap_or(self.position);
                 self.cache.doubt();
-                self.jump_to(position, Why::Gap);
-                self.is_verified = true;
+                let first = self.buffer.first();
+                self.jump_to(first.unwrap_or(self.position), Why::Gap);
+                // Where nothing was heard of the engine since the doubt, it begins with what is heard next.
+                (self.is_open, self.is_verified) = match first {
+                    Some(_) => (true, true),
+                    None => (self.is_verified, self.is_verified),
+                };
                 self.drain(now);
             }
             Some(why @ (Why::Late | Why::Restart | Why::Recovered | Why::Outrun | Why::Raised)) => {
@@ -276,7 +280,7 @@ impl Intake {
             }
         }
         let is_idle = self.asking.is_none() && self.waiting.is_none();
-        if is_idle && self.is_open && self.is_connected && self.has_replay() && self.check_at <= now {
+        if is_idle && self.has_engine() && self.has_replay() && self.check_at <= now {
             self.is_alone = false;
             self.ask(now, 0);
         }

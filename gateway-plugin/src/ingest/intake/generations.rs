@@ -7,6 +7,7 @@
 use covey_crdt::stored::Generation;
 use covey_mesh::input::MonoTime;
 
+use super::super::cache::EngineCache;
 use super::batch::Batch;
 use super::machine::Intake;
 use super::{FeedView, Note, Output, Why};
@@ -22,7 +23,9 @@ impl Intake {
     pub(super) fn open_at(&mut self, position: u64, is_first: bool) {
         self.position = position;
         self.prints.clear();
-        if !is_first {
+        if is_first {
+            self.cache = EngineCache::new(self.config.model.clone(), self.config.key, self.config.rules);
+        } else {
             self.cache.miss();
         }
         (self.is_open, self.is_verified) = (true, true);

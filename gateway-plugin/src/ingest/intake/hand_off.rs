@@ -14,7 +14,7 @@ use super::machine::Intake;
 use super::{Note, Why};
 
 /// Prints handed over: enough to compare with what a receiver has kept.
-const PRINTS_HANDED: usize = 64;
+const PRINTS_HANDED: usize = 256;
 /// Bytes of a print.
 const PRINT_BYTES: usize = 16;
 

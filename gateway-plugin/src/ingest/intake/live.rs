@@ -82,7 +82,7 @@ impl Intake {
         let asking = self.asking.as_ref().map(|asking| asking.deadline);
         let waiting = self.waiting.as_ref().map(|waiting| waiting.deadline);
         let is_idle = self.asking.is_none() && self.waiting.is_none();
-        let checks = is_idle && self.is_open && self.is_connected && self.has_replay();
+        let checks = is_idle && self.has_engine() && self.has_replay();
         let stale_at = Some(self.stale_at()).filter(|at| self.state.phase != Phase::Stale && at.us < u64::MAX);
         [asking, waiting, checks.then_some(self.check_at), stale_at].into_iter().flatten().min()
     }

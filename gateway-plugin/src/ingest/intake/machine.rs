@@ -267,7 +267,8 @@ impl Intake {
                 Some(print) if print == batch.print => self.counters.duplicates += u64::from(is_live),
                 Some(_) => self.restart(now, Some(batch)),
                 // Too old to tell. It is late, for a connection is to one life of the engine; a check will show.
-                None => self.suspect(now),
+                None if self.has_replay() => self.suspect(now),
+                None => self.restart(now, Some(batch)),
             }
         }
     }

@@ -29,7 +29,7 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(400), ..ProptestConfig::default() })]
 
     /// Whatever is lost, doubled, swapped, cut or restarted: nothing is called exact that is not, equal keys are equal ops,
     /// the replica never differs from the engine where it is complete; and once the faults stop, all are exact again.
@@ -178,6 +178,25 @@ fn without_replays_the_first_batch_that_comes_is_the_beginning() {
     let mut late = begun(false);
     late.handle(MonoTime::from_ms(2), batch(7));
     assert_eq!((late.state().phase, late.key().expect("open").position), (Phase::Bootstrapping, 8));
+}
+
+#[test]
+fn without_replays_a_connection_that_broke_leaves_nothing_that_is_still_claimed() {
+    let mut intake = begun(false);
+    intake.handle(MonoTime::from_ms(2), batch(0));
+    intake.handle(MonoTime::from_ms(3), batch(1));
+    intake.handle(MonoTime::from_ms(4), Input::Lost);
+    intake.handle(MonoTime::from_ms(5), Input::Connected);
+    assert_eq!(intake.state().phase, Phase::Gap, "the other gateway is asked");
+    assert!(outputs(&mut intake).contains(&Output::Probe));
+    intake.handle(MonoTime::from_ms(6), Input::HandedOff(None));
+    let told = outputs(&mut intake)
+        .into_iter()
+        .any(|output| matches!(output, Output::Publish(op) if op.begins && !op.is_complete && op.lanes.is_empty()));
+    assert!(told, "the feed claims nothing any more");
+    // It is another life, by its first number: all of that is known.
+    intake.handle(MonoTime::from_ms(7), batch(0));
+    assert_eq!((intake.state().phase, intake.key().expect("open").position), (Phase::Exact, 1));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use covey_crdt::hash::{BlockHash, BlockHasher};
 use covey_crdt::id::{Incarnation, Token};
 use covey_crdt::keyspace::{Keyspace, Unit};
-use covey_crdt::stored::FeedState;
+use covey_crdt::stored::{FeedState, StoredKey};
 
 use super::super::super::event::{Event, Removed, Stored};
 use super::super::*;
