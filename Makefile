@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help demo test verify fix bench plants cargo dashboard page-test check-dashboard promtool lint-metrics grafana \
-  check-prometheus check-otel fuzz-events cost-events
+  check-prometheus check-otel fuzz-events cost-events check-zmq
 
 CARGO ?= cargo
 # Passed on to what a target runs: make demo ARGS='--gateways 4 --json out.json'
@@ -101,6 +101,11 @@ fix: cargo ## Format, and apply what clippy can mend by itself
 
 fuzz-events: cargo ## Damaged messages of engines against all that reads them, ten minutes (FUZZ_SECONDS=600 FUZZ_SEED=…)
 	@$(CARGO) run --quiet -p covey-gateway-plugin --example fuzz_events $(ARGS)
+
+check-zmq: cargo ## The reader of engines' events against the real libzmq (needs Python with pyzmq)
+	@if python3 -c 'import zmq' 2> /dev/null; then COVEY_ZMQ_PYTHON=python3 \
+	  $(CARGO) test -p covey-gateway-plugin --lib $(ARGS) the_real_library; \
+	  else echo "SKIPPED: check-zmq (python3 -m pip install pyzmq)"; fi
 
 cost-events: cargo ## What recorded messages of 2,000 engines cost to read and apply (release build)
 	@$(CARGO) run --quiet --release -p covey-gateway-plugin --no-default-features --example fuzz_events -- --cost

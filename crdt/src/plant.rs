@@ -153,8 +153,6 @@ plants! {
         "P1 off: what events said of a worker's cache survives a higher incarnation";
     FeedOpImpure, "feed-op-impure", 60,
         "P3 off: what an op of a feed says depends on the gateway that made it, so two publishers differ at one position";
-    StaleFeedExact, "stale-feed-exact", 60,
-        "a feed whose ingester fell silent is still called exact";
     SummaryWhileDirty, "summary-while-dirty", 20,
         "a dirty replica's summary carries a digest, so pages show a state that its vector does not describe";
 }

@@ -108,6 +108,10 @@ impl Donations {
     }
 }
 
+/// A transfer is over without a result: the donor has nothing, or breaks a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoBlob;
+
 /// Something being received.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
@@ -118,6 +122,9 @@ pub(crate) struct Fetch {
     pub(crate) asked: MonoTime,
     pub(crate) progress: MonoTime,
 }
+
+/// Names a transfer.
+pub(crate) type Transfer = (BlobKind, WorkerId);
 
 /// What is being received.
 #[derive(Clone, Debug, Default)]
@@ -142,13 +149,13 @@ impl Fetches {
         (kind, worker, from, id): (BlobKind, &WorkerId, LifeId, u64),
         (total, offset): (usize, usize),
         piece: &[u8],
-    ) -> Option<Result<Vec<u8>, ()>> {
+    ) -> Option<Result<Vec<u8>, NoBlob>> {
         let key = (kind, worker.clone());
         let fetch = self.0.get_mut(&key).filter(|fetch| fetch.from == from && fetch.id == id)?;
         let is_odd = total > BLOB_BYTES_MAX || fetch.total.is_some_and(|known| known != total);
         if total == 0 || is_odd || piece.len() > total.saturating_sub(offset) {
             self.0.remove(&key);
-            return Some(Err(()));
+            return Some(Err(NoBlob));
         }
         if offset != fetch.bytes.len() || piece.is_empty() {
             return None;
@@ -174,7 +181,7 @@ impl Fetches {
         &mut self,
         now: MonoTime,
         patience: impl Fn(LifeId, u64, u64) -> Option<u64>,
-    ) -> (Vec<(BlobKind, WorkerId)>, Vec<(BlobKind, WorkerId)>) {
+    ) -> (Vec<Transfer>, Vec<Transfer>) {
         let (mut again, mut over) = (Vec::new(), Vec::new());
         for ((kind, worker), fetch) in &self.0 {
             let waits = |least, round_trips| patience(fetch.from, least, round_trips);
@@ -237,7 +244,7 @@ mod tests {
             let of = (BlobKind::Feed, &worker(), LifeId(2), 7);
             let first = fetches.take(MonoTime::default(), of, (totals[0], 0), &[1, 2]);
             let last = first.or_else(|| fetches.take(MonoTime::default(), of, (totals[1], 2), &[3]));
-            assert_eq!(last, Some(Err(())), "{totals:?}");
+            assert_eq!(last, Some(Err(NoBlob)), "{totals:?}");
             assert!(fetches.at(BlobKind::Feed, &worker()).is_none());
         }
     }

@@ -5,6 +5,8 @@
 //! does more memory than eight times the message and a small constant. The seed is printed; `FUZZ_SEED` repeats a run,
 //! `FUZZ_SECONDS` says how long (600). Not here: sockets.
 
+#![expect(clippy::print_stdout, reason = "it is a tool for a terminal")]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

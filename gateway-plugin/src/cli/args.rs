@@ -155,13 +155,14 @@ pub struct EventArgs {
     /// its URL when it has none. Default: none, its cache is known by placements alone.
     #[arg(long, env = "COVEY_KV_EVENTS", value_delimiter = ',', value_name = "WORKER=tcp://HOST:PORT")]
     pub kv_events: Vec<String>,
-    /// Where it answers replays of them. Without, what is missed is lost until its cache is cleared.
+    /// Where it answers replays of them (repeatable; comma-separated in the environment). Default: none, what is missed is lost
+    /// until its cache is cleared.
     #[arg(long, env = "COVEY_KV_REPLAY", value_delimiter = ',', value_name = "WORKER=tcp://HOST:PORT")]
     pub kv_replay: Vec<String>,
     /// TCP port of the events of every worker without --kv-events, on the worker's own host. Default: none.
     #[arg(long, env = "COVEY_KV_EVENTS_PORT", value_name = "PORT")]
     pub kv_events_port: Option<u16>,
-    /// TCP port of replays, likewise.
+    /// TCP port of replays, likewise. Default: none.
     #[arg(long, env = "COVEY_KV_REPLAY_PORT", value_name = "PORT")]
     pub kv_replay_port: Option<u16>,
     /// Only events whose topic begins so. Default: all.

@@ -4,6 +4,7 @@ mod binary;
 mod dashboard;
 mod doctor;
 mod fake;
+mod feeds;
 mod gateway;
 mod hooks;
 mod identical;

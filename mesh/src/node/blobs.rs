@@ -13,7 +13,7 @@ use covey_crdt::plant::{Plant, planted};
 use rand_chacha::rand_core::Rng;
 
 use super::Node;
-use crate::blob::{BlobKind, Ready};
+use crate::blob::{BlobKind, NoBlob, Ready};
 use crate::note::Note;
 use crate::output::{Class, FeedOrder, Output};
 use crate::wire::{BlobAsk, BlobPiece, Message};
@@ -121,7 +121,7 @@ impl Node {
                 }
             }
             Some(Ok(bytes)) => self.fetched(kind, worker, from, bytes),
-            Some(Err(())) => self.not_fetched(kind, worker),
+            Some(Err(NoBlob)) => self.not_fetched(kind, worker),
         }
     }
 

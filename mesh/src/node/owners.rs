@@ -14,7 +14,6 @@ use covey_crdt::id::{LifeId, WorkerId};
 use covey_crdt::keyspace::Keyspace;
 use covey_crdt::limits::WORKERS_MAX;
 use covey_crdt::op::{FloorRaise, Op};
-use covey_crdt::plant::{Plant, planted};
 use covey_crdt::stamp::{Hlc, Rank, Stamp};
 
 use super::Node;
@@ -234,7 +233,7 @@ impl Node {
             report.since_ms = report.since_ms.saturating_add(age);
             report.proven_ms = report.proven_ms.map(|ms| ms.saturating_add(age));
             // An ingester that says nothing any more knows nothing (I12).
-            if age > crate::limits::REPORT_MS && !planted(Plant::StaleFeedExact) {
+            if age > crate::limits::REPORT_MS {
                 report.state = FeedState::Stale;
             }
             report

@@ -30,6 +30,10 @@ const SUMMARIES_PER_100_S: u64 = 120;
 /// Bytes of a summary at the most, of each gateway it names, and of each worker.
 const SUMMARY_BYTES: [u64; 3] = [420, 48, 72];
 
+/// Frames to a peer beyond that, where events are read, and bytes of a feed in a summary.
+const FEED_FRAMES: u64 = 5;
+const FEED_BYTES: u64 = 72;
+
 /// Where the watch over the converged cluster stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quiet {
@@ -252,11 +256,14 @@ impl World {
         let ms = (self.now_us - quiet.since_us) / 1_000;
         let peers = (0..self.slots.len()).filter(|node| self.is_healthy(*node)).count() as u64 - 1;
         let exchanges_max = peers * (ms * HEARTBEAT_CENTIFRAMES / 100 / EXCHANGE_MS + 2);
-        let summaries_max = peers * (ms * SUMMARIES_PER_100_S / 100 / SUMMARY_MS + 1);
+        // Where events are read, a feed whose state changes is told of at once, and a feed that changes hands is asked for.
+        let feeds = if self.kv_streams.is_some() { self.engines.len() as u64 } else { 0 };
+        let disturbed = if feeds > 0 { FEED_FRAMES } else { 0 };
+        let summaries_max = peers * (ms * SUMMARIES_PER_100_S / 100 / SUMMARY_MS + 1 + disturbed);
         let frames_max = exchanges_max + summaries_max;
         let [whole, gateway, worker] = SUMMARY_BYTES;
         let workers = self.engines.len().min(SUMMARY_WORKERS) as u64;
-        let summary_bytes = whole + gateway * self.slots.len() as u64 + worker * workers;
+        let summary_bytes = whole + gateway * self.slots.len() as u64 + worker * workers + FEED_BYTES * feeds;
         let bytes_max = exchanges_max * HEARTBEAT_BYTES + summaries_max * summary_bytes;
         for nth in 0..self.slots.len() {
             if !self.is_healthy(nth) {

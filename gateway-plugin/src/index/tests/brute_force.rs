@@ -6,6 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Worker, keyspace and lane of a holder.
+type Key = (u64, u64, u8);
+
 /// Everything the changes so far mean, kept in the plainest form.
 #[derive(Clone, Debug, Default)]
 struct World {
@@ -18,7 +21,7 @@ struct World {
     /// (slot, run) -> blocks.
     reaches: BTreeMap<(u32, u32), u32>,
     /// slot -> (worker, keyspace, lane) and the blocks its engine stores.
-    stored: BTreeMap<u32, ((u64, u64, u8), BTreeSet<u64>)>,
+    stored: BTreeMap<u32, (Key, BTreeSet<u64>)>,
     /// worker -> not a tombstone.
     records: BTreeMap<u64, bool>,
 }

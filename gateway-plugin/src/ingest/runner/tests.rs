@@ -174,3 +174,28 @@ fn endpoints_are_checked() {
     assert_eq!(first.of_rank(3).map(|at| at.to_string()).as_deref(), Some("tcp://[::1]:5560"));
     assert_eq!(Endpoint::parse("tcp://h:65535").expect("an endpoint").of_rank(1), None);
 }
+
+/// Against libzmq itself, where `make check-zmq` found its Python binding.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_library_is_understood() {
+    let Some(python) = std::env::var_os("COVEY_ZMQ_PYTHON") else { return };
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zmq/engine.py");
+    let mut engine = tokio::process::Command::new(python);
+    let engine = engine.arg(script).stdout(std::process::Stdio::piped()).kill_on_drop(true);
+    let mut engine = engine.spawn().expect("Python runs");
+    let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(engine.stdout.take().expect("piped")));
+    let ports = lines.next_line().await.expect("readable").expect("two ports");
+    let (events, replay) = ports.split_once(' ').expect("two ports");
+    let at = |port: &str| Endpoint::parse(&format!("tcp://127.0.0.1:{port}")).expect("an endpoint");
+    let seen = Arc::new(Seen::default());
+    let source = Source { events: at(events), replay: Some(at(replay)), topic: "kv".into() };
+    let handle = RunnerHandle::start(config(), source, Arc::<Seen>::clone(&seen));
+    handle.incarnation(Incarnation { counter: 1, token: Token::new("boot").expect("a token") }).await;
+    seen.until("gateways are asked first", |seen| *seen.hand_offs.lock().expect("no panic") == 1).await;
+    handle.handed_off(None).await;
+    seen.until("all of it", |seen| seen.position() == Some(5_300)).await;
+    seen.until("exact", |seen| *seen.phase.lock().expect("no panic") == Some(Phase::Exact)).await;
+    let positions: Vec<u64> = seen.ops.lock().expect("no panic").iter().map(|op| op.key.position).collect();
+    assert_eq!(positions, (0..=5_300).collect::<Vec<u64>>(), "every batch once, in order");
+    handle.stop().await;
+}
