@@ -18,6 +18,11 @@ export function maybe(of: Check): Check {
   return (value) => (value === null ? null : of(value));
 }
 
+/** A field that frames made before there was such a field do not have. */
+export function later(of: Check): Check {
+  return (value) => (value === undefined ? null : of(value));
+}
+
 export function list(of: Check): Check {
   return (value) => {
     if (!Array.isArray(value)) return wrong(value, 'a list');

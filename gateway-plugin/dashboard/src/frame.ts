@@ -2,7 +2,7 @@
 // where each field is explained. What is not known is `null`, never a default.
 //
 // Not here: what is computed from frames (`derive`).
-import { amount, anyNumber, each, fields, list, maybe, row, text, whole, yesNo, type Check } from './check';
+import { amount, anyNumber, each, fields, later, list, maybe, row, text, whole, yesNo, type Check } from './check';
 
 export const SCHEMA = 'covey-mesh-frame';
 export const VERSION = 1;
@@ -130,7 +130,21 @@ export interface WorkerView {
   requests: number;
   queued_tokens: number;
   differs: boolean;
+  /** Not in frames of older gateways. */
+  feed?: FeedView | null;
   by: (CoverageView | null)[];
+}
+
+export interface FeedView {
+  publishers: string[];
+  standbys: string[];
+  state: string;
+  for_ms: number | null;
+  lag_ms: number | null;
+  position: number | null;
+  stored_blocks: number | null;
+  is_complete: boolean | null;
+  age_ms: number | null;
 }
 
 export type CoverageView = [
@@ -180,9 +194,13 @@ const GATEWAY = fields({
   sees: list(maybe(CELL)),
 });
 
+const FEED = fields({
+  publishers: list(text), standbys: list(text), state: text, ...NAMED(['for_ms', 'lag_ms', 'position', 'stored_blocks', 'age_ms'], maybe(amount)), is_complete: maybe(yesNo),
+});
+
 const WORKER = fields({
   id: text, url: maybe(text), up: maybe(yesNo), capacity_tokens: maybe(amount), capacity_source: maybe(text), requests: amount, queued_tokens: amount, differs: yesNo,
-  by: list(maybe(COVERAGE)),
+  feed: later(maybe(FEED)), by: list(maybe(COVERAGE)),
 });
 
 const FRAME = fields({

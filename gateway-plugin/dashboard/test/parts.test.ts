@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 
 import { quantile } from '../src/buckets';
 import { age, bytes, count, duration, moment, percent, signed, ticks, tiny, TICKS_MAX } from '../src/format';
-import { parseFrame, parseInfo, parseRecording, type MeshFrame } from '../src/frame';
+import { feedWords } from '../src/feeds';
+import { parseFrame, parseInfo, parseRecording, type FeedView, type MeshFrame } from '../src/frame';
 import { isCurrent, isSilent, link, order } from '../src/order';
 import { estimates } from '../src/panels/clocks';
 import { isWanted } from '../src/panels/events';
@@ -32,6 +33,29 @@ describe('the order', () => {
   it('puts groups together, largest first, the unknown after them, those that left last', () => {
     const list = [gateway('gw-10'), gateway('gw-2', { group: 1 }), gateway('gw-9'), gateway('gw-1', { group: null }), gateway('gw-3', { left: true }), gateway('gw-4', { group: 1 })];
     expect(order(list).map((at) => list[at]?.name)).toEqual(['gw-9', 'gw-10', 'gw-2', 'gw-4', 'gw-1', 'gw-3']);
+  });
+});
+
+describe('feeds', () => {
+  const feed: FeedView = { publishers: ['gw-1'], standbys: [], state: 'exact', for_ms: 4000, lag_ms: 3, position: 9, stored_blocks: 40, is_complete: false, age_ms: 300 };
+  it('are told in a shape and a word', () => {
+    expect(feedWords(feed)).toEqual({ state: '● exact', owner: 'gw-1', standby: 'nobody', lag: duration(3), mark: 'exact', about: `exact for ${duration(4000)}, 40 blocks at least by its events, batch 9, said ${duration(300)} ago` });
+    const shapes = ['exact', 'gap', 'bootstrapping', 'stale'].map((state) => feedWords({ ...feed, state }).state);
+    expect(new Set(shapes.map((said) => said[0])).size).toBe(4);
+    expect(shapes.map((said) => said.slice(2))).toEqual(['exact', 'gap', 'bootstrapping', 'stale']);
+  });
+  it('of several owners name all, and of none say so', () => {
+    expect(feedWords({ ...feed, publishers: ['a', 'b'] }).owner).toBe('a, b');
+    expect(feedWords({ ...feed, publishers: [], state: 'stale', for_ms: null, lag_ms: null, position: null, stored_blocks: null, age_ms: null })).toMatchObject({ owner: 'nobody', lag: '–', about: 'stale, read by nobody' });
+  });
+  it('that nobody reads, or of a state that is not known here, are unknown and never exact', () => {
+    expect([null, undefined].map((none) => feedWords(none).mark)).toEqual(['unknown', 'unknown']);
+    expect([feedWords({ ...feed, state: 'splendid' }).state, feedWords({ ...feed, state: 'toString' }).state]).toEqual(['– unknown', '– unknown']);
+  });
+  it('are checked with the frame, and frames without are as good', () => {
+    const line = (of: unknown): string => JSON.stringify(frame(1, 0, undefined, [{ ...worker('w', []), ...(of as object) }]));
+    expect([line({}), line({ feed: null }), line({ feed })].map((text) => typeof parseFrame(text))).toEqual(['object', 'object', 'object']);
+    expect(parseFrame(line({ feed: { ...feed, publishers: 'a' } }))).toContain('workers[0].feed.publishers is not a list');
   });
 });
 

@@ -173,11 +173,21 @@ export class FakeMesh {
     return this.pieces.some((_, column) => this.lag(at, column) > 30) && at === this.lonely;
   }
 
+  feed(worker, at) {
+    const owner = this.pieces[at % this.n].name;
+    const state = at === 4 ? 'bootstrapping' : at === 2 && this.t % 20_000 > 17_000 ? 'gap' : this.isCut(at % this.n) ? 'stale' : 'exact';
+    const known = (value) => (state === 'stale' ? null : value);
+    return {
+      publishers: [owner], standbys: [this.pieces[(at + 1) % this.n].name], state, for_ms: known(this.t), lag_ms: known(at + 2), position: known(Math.round(this.t / 50)),
+      stored_blocks: worker.blocks, is_complete: at !== 4, age_ms: state === 'stale' ? this.t : 300,
+    };
+  }
+
   worker(worker, at) {
     const differs = at === 3 && this.t >= 70_000 && this.t < 76_000;
     return {
       id: worker.id, url: `http://10.0.0.${at + 10}:8000`, up: true, capacity_tokens: at === 5 ? null : 180_000, capacity_source: at === 5 ? null : 'probed',
-      requests: Math.floor(this.next() * 6), queued_tokens: Math.floor(this.next() * 4000), differs,
+      requests: Math.floor(this.next() * 6), queued_tokens: Math.floor(this.next() * 4000), differs, feed: at === 5 ? null : this.feed(worker, at),
       by: this.pieces.map((piece, row) => (piece.phase === 'joining' || this.isCut(row) ? null : [1, worker.blocks - (differs && row === 1 ? 40 : 0), differs && row === 1 ? 'b'.repeat(16) : 'a'.repeat(16), worker.floor === null ? null : this.start_ms + worker.floor, this.start_ms + worker.newest - Math.round(this.next() * 20), 0])),
     };
   }

@@ -18,7 +18,7 @@ const PHASES: [(u64, &str, &str); 3] = [(1, "joining", "#F0E442"), (2, "clean", 
 
 /// The file's text.
 pub(crate) fn dashboard_text() -> String {
-    let rows = [verdict(), lag(), traffic(), connections(), replica(), effect(), workers(), process()];
+    let rows = [verdict(), lag(), traffic(), connections(), replica(), effect(), workers(), feeds(), process()];
     let mut text = serde_json::to_string_pretty(&dashboard(&rows)).expect("plain data serializes");
     text.push('\n');
     text
@@ -313,6 +313,46 @@ fn workers() -> Row {
         ),
     ];
     Row { title: "Workers", panels }
+}
+
+fn feeds() -> Row {
+    let by = |role: &str| format!("sum by (state) ({})", of("covey_feed_state", &format!("role=\"{role}\"")));
+    let (publisher, standby) = (by("publisher"), by("standby"));
+    let panels = vec![
+        Panel::stacked("Workers' caches, by how well they are known", "none", &[(&publisher, "{{state}}")])
+            .about("As the gateways say that publish their events. exact is right."),
+        Panel::stacked("The same, as standbys say", "none", &[(&standby, "{{state}}")]),
+        Panel::lines(
+            "From an event's making to its reading, the worst worker",
+            "s",
+            &[(&of("covey_feed_lag_seconds", ""), "{{role}} {{instance}}")],
+        ),
+        Panel::lines(
+            "Ops and hashes of feeds applied",
+            "cps",
+            &[
+                (&sum_rate("instance", "covey_feed_ops_applied_total"), "ops at {{instance}}"),
+                (&sum_rate("instance", "covey_feed_hashes_applied_total"), "hashes at {{instance}}"),
+            ],
+        ),
+        Panel::stacked(
+            "What went wrong with feeds",
+            "cps",
+            &[
+                (&sum_rate("instance", "covey_feed_generations_total"), "new generation at {{instance}}"),
+                (&sum_rate("instance", "covey_feed_forks_total"), "forked at {{instance}}"),
+                (&sum_rate("instance", "covey_feed_taken_over_total"), "taken over by {{instance}}"),
+                (&sum_rate("instance", "covey_feed_ops_dropped_total"), "ops dropped at {{instance}}"),
+                (&sum_rate("instance", "covey_feed_pulled_total"), "pulled by {{instance}}"),
+            ],
+        ),
+        Panel::stacked(
+            "Whole feeds fetched from peers",
+            "Bps",
+            &[(&sum_rate("instance", "covey_feed_fetched_bytes_total"), "{{instance}}")],
+        ),
+    ];
+    Row { title: "Events of engines", panels }
 }
 
 fn process() -> Row {

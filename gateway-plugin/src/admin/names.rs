@@ -199,6 +199,26 @@ pub(super) const PULLED_LOGS: Named = ("covey_mesh_pulled_logs", "Logs asked for
 pub(super) const HANDSHAKES_IGNORED: Named =
     ("covey_mesh_handshakes_ignored", "Incoming handshakes ignored because too many were under way");
 
+pub(super) const FEED_STATE: Named =
+    ("covey_feed_state", "Feeds that this gateway reads, by its role and by how well they are known");
+pub(super) const FEED_LAG: Named = (
+    "covey_feed_lag_seconds",
+    "Seconds from an event's making to its reading, the longest of the feeds read here; absent while unknown",
+);
+pub(super) const FEED_OPS: Named =
+    ("covey_feed_ops_applied", "Ops of feeds applied that this gateway did not make, or not first");
+pub(super) const FEED_HASHES: Named = ("covey_feed_hashes_applied", "Block hashes that those ops added or removed");
+pub(super) const FEED_GENERATIONS: Named =
+    ("covey_feed_generations", "Times a feed began a new generation: events were lost for good, or who read them was");
+pub(super) const FEED_FORKS: Named =
+    ("covey_feed_forks", "Times two states stood under one key of a feed: a defect; must stay 0");
+pub(super) const FEED_TAKEN_OVER: Named =
+    ("covey_feed_taken_over", "Times this gateway published, as standby, what the publisher had not");
+pub(super) const FEED_OPS_DROPPED: Named =
+    ("covey_feed_ops_dropped", "Ops of feeds dropped: not to be used, or too many that nobody published");
+pub(super) const FEED_PULLS: Named = ("covey_feed_pulled", "Feeds asked of peers because ops were missing");
+pub(super) const FEED_FETCHED: Named = ("covey_feed_fetched_bytes", "Bytes of whole feeds that came from peers");
+
 pub(super) const WORKER_CAPACITY: Named =
     ("covey_worker_capacity_tokens", "Tokens the worker's cache holds, configured or probed; absent while unknown");
 pub(super) const WORKER_INCARNATION: Named = (

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use covey_mesh::status::Status;
 use serde::{Deserialize, Serialize};
 
-use crate::frame::MeshFrame;
+use crate::frame::{FeedCounts, MeshFrame};
 use crate::plugin::Outcome;
 use crate::server::{Fault, Gateway, Latency, Readiness};
 
@@ -61,6 +61,9 @@ pub struct FrameReport {
     pub verdict: String,
     /// Why.
     pub why: String,
+    /// Workers by the state of their feeds.
+    #[serde(default)]
+    pub feeds: FeedCounts,
 }
 
 /// How the gateway was configured, as far as others may know.
@@ -152,8 +155,11 @@ impl MeshReport {
             ready: readiness == Readiness::Ready,
             ready_reason: readiness.reason(),
             status: (*gateway.mesh().status()).clone(),
-            frame: frame
-                .map(|frame| FrameReport { verdict: frame.verdict.word.clone(), why: frame.verdict.why.clone() }),
+            frame: frame.map(|frame| FrameReport {
+                verdict: frame.verdict.word.clone(),
+                why: frame.verdict.why.clone(),
+                feeds: frame.feeds,
+            }),
             silent_ms: u64::try_from(gateway.mesh().silent_for().as_millis()).unwrap_or(u64::MAX),
             config: config(gateway),
             workers: workers(gateway),

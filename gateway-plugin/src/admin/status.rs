@@ -11,7 +11,7 @@ use super::client::{AdminClient, AskError};
 use super::printable::{escaped, print_soundly, printable};
 use super::report::MeshReport;
 use crate::cli::args::StatusArgs;
-use crate::frame::{Verdict, verdict};
+use crate::frame::{FeedCounts, Verdict, verdict};
 
 #[derive(Serialize)]
 struct Judged<'a> {
@@ -58,7 +58,7 @@ fn printed(mut report: MeshReport) -> MeshReport {
     report
 }
 
-/// One line for each gateway, this one first, then the verdict.
+/// One line for each gateway, this one first, then one of feeds where events are read, and the verdict.
 fn render(report: &MeshReport, word: Verdict, why: &str) -> String {
     let status = &report.status;
     let width = status.peers.iter().map(|peer| peer.name.len()).chain([status.name.len()]).max().unwrap_or(4).max(4);
@@ -74,6 +74,9 @@ fn render(report: &MeshReport, word: Verdict, why: &str) -> String {
         let rtt = known(peer.rtt_us, |us| format!("{:.2} ms", us as f64 / 1e3));
         row([&peer.name, state(peer), short(peer.digest.as_deref()), &lag, &rtt, &known(peer.heard_ms, age)]);
     }
+    if let Some(line) = report.frame.as_ref().and_then(|frame| feeds(&frame.feeds)) {
+        let _ = writeln!(out, "{line}");
+    }
     let _ = writeln!(
         out,
         "{}  {why}{}",
@@ -81,6 +84,16 @@ fn render(report: &MeshReport, word: Verdict, why: &str) -> String {
         if report.config.mesh { "" } else { " (mesh off: a replica of one)" }
     );
     out
+}
+
+/// Workers by the state of their feeds; `None` where no worker's events are known.
+fn feeds(counts: &FeedCounts) -> Option<String> {
+    let FeedCounts { exact, gap, bootstrapping, stale, unread } = *counts;
+    let told = [(exact, "exact"), (gap, "gap"), (bootstrapping, "bootstrapping"), (stale, "stale")];
+    let is_any = told.iter().any(|(count, _)| *count > 0);
+    let unread = (unread > 0).then(|| format!("{unread} without events"));
+    let words = told.into_iter().map(|(count, word)| format!("{count} {word}")).chain(unread);
+    is_any.then(|| format!("feeds: {}", words.collect::<Vec<_>>().join(", ")))
 }
 
 fn own_state(status: &Status) -> String {
@@ -127,7 +140,10 @@ mod tests {
 
     #[test]
     fn what_others_told_makes_the_verdict_worse_and_never_better() {
-        let frame = |word: &str| Some(FrameReport { verdict: word.to_owned(), why: "b has not heard c".to_owned() });
+        let frame = |word: &str| {
+            let why = "b has not heard c".to_owned();
+            Some(FrameReport { verdict: word.to_owned(), why, ..FrameReport::default() })
+        };
         let status = Status { name: "a".to_owned(), life: "1".to_owned(), phase: Phase::Clean, ..Status::default() };
         let report = MeshReport { status, frame: frame("degraded"), ..MeshReport::default() };
         assert_eq!(judge(&report), (Verdict::Degraded, "b has not heard c".to_owned()));
@@ -135,6 +151,18 @@ mod tests {
         let lost = PeerStatus { heard_ms: Some(9_000), member: Some(true), ..PeerStatus::default() };
         let cut = Status { peers: vec![lost], ..report.status.clone() };
         assert_eq!(judge(&MeshReport { status: cut, ..report }).0, Verdict::Partitioned, "its own word is worse");
+    }
+
+    #[test]
+    fn feeds_have_a_line_where_events_are_read() {
+        let text = |feeds| {
+            let frame = Some(FrameReport { feeds, ..FrameReport::default() });
+            render(&MeshReport { frame, ..MeshReport::default() }, Verdict::Converged, "all are equal")
+        };
+        let some = text(FeedCounts { exact: 3, stale: 1, unread: 2, ..FeedCounts::default() });
+        let line = "\nfeeds: 3 exact, 0 gap, 0 bootstrapping, 1 stale, 2 without events\nconverged  ";
+        assert!(some.contains(line), "{some}");
+        assert!(!text(FeedCounts { unread: 2, ..FeedCounts::default() }).contains("feeds"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use covey_mesh::status::Phase;
 
 use super::assets;
-use crate::frame::{Cell, GatewayView, HEARD_MS_MAX, MeshFrame};
+use crate::frame::{Cell, EffectView, FeedView, GatewayView, HEARD_MS_MAX, MeshFrame};
 
 /// Its style sheet.
 pub(super) const STYLE: &str = include_str!("plain.css");
@@ -57,7 +57,7 @@ fn body(html: &mut String, label: &str, frame: &MeshFrame) {
 }
 
 fn gateways(html: &mut String, frame: &MeshFrame) {
-    html.push_str("<h2>Gateways</h2><table><tr><th>name<th>state<th>group<th>digest<th>ops<th>held<th>blocks<th>clock<th>said</tr>");
+    html.push_str("<h2>Gateways</h2><table><tr><th>name<th>state<th>group<th>digest<th>ops<th>held<th>blocks<th>clock<th>predicted<th>reported<th>said</tr>");
     for row in &frame.gateways {
         let number = |of: fn(&crate::frame::ReplicaView) -> u64| known(row.replica.as_ref().map(of));
         let said = row.age_ms.map(|ms| format!("{} ago", duration(ms)));
@@ -70,11 +70,22 @@ fn gateways(html: &mut String, frame: &MeshFrame) {
             number(|replica| replica.ops_held),
             number(|replica| replica.blocks),
             row.clock.clone().unwrap_or_else(|| "?".to_owned()),
+            share(row, |effect| effect.predicted_tokens),
+            share(row, |effect| effect.cached_tokens),
             if row.me { "now".to_owned() } else { said.unwrap_or_else(|| "never".to_owned()) },
         ];
         tr(html, &cells);
     }
     html.push_str("</table>");
+}
+
+/// Of the prompt tokens of measured requests, in percent.
+fn share(row: &GatewayView, of: fn(&EffectView) -> u64) -> String {
+    let effect = row.effect.as_ref().filter(|effect| effect.prompt_tokens > 0);
+    effect.map_or_else(
+        || "?".to_owned(),
+        |effect| format!("{:.1} %", 100.0 * of(effect) as f64 / effect.prompt_tokens as f64),
+    )
 }
 
 fn matrix(html: &mut String, frame: &MeshFrame) {
@@ -105,7 +116,8 @@ fn cell_text(cell: Option<&Cell>) -> String {
 
 fn workers(html: &mut String, frame: &MeshFrame) {
     html.push_str(
-        "<h2>Workers</h2><table><tr><th>worker<th>up<th>capacity, tokens<th>requests<th>queued tokens<th>differs",
+        "<h2>Workers</h2><table><tr><th>worker<th>up<th>capacity, tokens<th>requests<th>queued tokens<th>feed\
+         <th>owner<th>standby<th>feed lag<th>blocks by events<th>differs",
     );
     for column in &frame.gateways {
         let _ = write!(html, "<th>blocks at {}", escape(&column.name));
@@ -119,8 +131,9 @@ fn workers(html: &mut String, frame: &MeshFrame) {
             known(worker.capacity_tokens),
             worker.requests.to_string(),
             worker.queued_tokens.to_string(),
-            if worker.differs { "yes" } else { "no" }.to_owned(),
         ];
+        cells.extend(feed(worker.feed.as_ref()));
+        cells.push(if worker.differs { "yes" } else { "no" }.to_owned());
         cells.extend(worker.by.iter().map(|by| known(by.as_ref().map(|by| by.blocks))));
         tr(html, &cells);
     }
@@ -128,6 +141,20 @@ fn workers(html: &mut String, frame: &MeshFrame) {
     if frame.workers_hidden > 0 {
         let _ = write!(html, "<p>{} more workers are not shown.</p>", frame.workers_hidden);
     }
+}
+
+/// State, owner, standby, lag and blocks of a feed.
+fn feed(feed: Option<&FeedView>) -> [String; 5] {
+    let Some(feed) = feed else { return ["unknown", "?", "?", "?", "?"].map(str::to_owned) };
+    let names = |of: &[String]| if of.is_empty() { "nobody".to_owned() } else { of.join(", ") };
+    let more = if feed.is_complete == Some(false) { " at least" } else { "" };
+    [
+        feed.state.name().to_owned(),
+        names(&feed.publishers),
+        names(&feed.standbys),
+        feed.lag_ms.map_or_else(|| "?".to_owned(), duration),
+        known(feed.stored_blocks) + more,
+    ]
 }
 
 fn events(html: &mut String, frame: &MeshFrame) {
@@ -206,19 +233,32 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use covey_mesh::feed::FeedState;
+
     use crate::frame::{EventView, VerdictView, WorkerView};
 
     #[test]
     fn the_page_says_what_the_frame_says_and_takes_no_markup_from_names() {
         let cell = Cell { linked: true, heard_ms: Some(90), lag_ops: Some(17), ..Cell::default() };
         let silent = Cell { heard_ms: Some(5_000), ..cell };
+        let effect =
+            EffectView { prompt_tokens: 200, predicted_tokens: 101, cached_tokens: 100, ..EffectView::default() };
         let row = |name: &str, sees| GatewayView {
             name: name.to_owned(),
             phase: Some(Phase::Clean),
             digest: Some("0123456789abcdef".to_owned()),
             group: Some(1),
+            effect: Some(effect.clone()),
             sees,
             ..GatewayView::default()
+        };
+        let feed = FeedView {
+            publishers: vec!["gw-0".to_owned()],
+            state: FeedState::Gap,
+            lag_ms: Some(7),
+            stored_blocks: Some(40),
+            is_complete: Some(false),
+            ..FeedView::default()
         };
         let frame = MeshFrame {
             verdict: VerdictView {
@@ -227,7 +267,10 @@ mod tests {
                 ..VerdictView::default()
             },
             gateways: vec![row("gw-0", vec![None, Some(cell)]), row("<script>", vec![Some(silent), None])],
-            workers: vec![WorkerView { id: "w\"0".to_owned(), by: vec![None, None], ..WorkerView::default() }],
+            workers: vec![
+                WorkerView { id: "w\"0".to_owned(), by: vec![None, None], ..WorkerView::default() },
+                WorkerView { id: "w1".to_owned(), feed: Some(feed), by: vec![None, None], ..WorkerView::default() },
+            ],
             workers_hidden: 3,
             events: vec![EventView { text: "it's".to_owned(), level: "bad".to_owned(), ..EventView::default() }],
             ..MeshFrame::default()
@@ -243,6 +286,9 @@ mod tests {
             "3 more workers",
             "it&#39;s",
             "<td>B<td>01234567",
+            "<td>50.5 %<td>50.0 %",
+            "<td>unknown<td>?<td>?<td>?<td>?<td>no",
+            "<td>gap<td>gw-0<td>nobody<td>7 ms<td>40 at least<td>no",
         ] {
             assert!(html.contains(text), "{text} is missing in {html}");
         }

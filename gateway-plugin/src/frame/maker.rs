@@ -84,7 +84,8 @@ impl FrameMaker {
             }
             None => judge::observe(&gateways, diverged),
         };
-        let (workers, workers_hidden) = workers::rows(scene.view, &gateways, scene.workers);
+        let silent_ms = scene.viewer.map_or(0, |viewer| viewer.silent_ms);
+        let workers = workers::rows(scene.view, &gateways, scene.workers, silent_ms);
         let verdict = self.verdict(&scene, word, why, &gateways, &fresh);
         let mut frame = MeshFrame {
             schema: SCHEMA.to_owned(),
@@ -94,8 +95,9 @@ impl FrameMaker {
             source: scene.source,
             verdict,
             gateways,
-            workers,
-            workers_hidden,
+            workers: workers.shown,
+            workers_hidden: workers.hidden,
+            feeds: workers.feeds,
             events: scene.events,
             faults: scene.faults,
             propagation_bounds_ms: DELAY_BOUNDS_MS.to_vec(),

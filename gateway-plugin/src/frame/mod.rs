@@ -4,11 +4,12 @@
 //! A stream of frames is JSON objects in the order of `seq`: server-sent events on the admin port, lines of a recording.
 //! What is not known is `null` (I12), never a default. Times are milliseconds since 1970, in the simulator since its start.
 //!
-//! `maker` makes them, from what `rows` and `workers` gather; `groups` tells which replicas are the same, `verdict` and
-//! `judge` what it comes to, `news` what happened.
+//! `maker` makes them, from what `rows`, `workers` and `feeds` gather; `groups` tells which replicas are the same,
+//! `verdict` and `judge` what it comes to, `news` what happened.
 //!
 //! Not here: where frames are served (`dashboard`).
 
+mod feeds;
 mod groups;
 mod judge;
 mod maker;
@@ -26,6 +27,7 @@ use std::collections::BTreeMap;
 /// A replica in numbers.
 pub use covey_mesh::summary::ReplicaCounts as ReplicaView;
 
+use covey_mesh::feed::FeedState;
 use covey_mesh::status::Phase;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +59,9 @@ pub struct MeshFrame {
     pub workers: Vec<WorkerView>,
     /// Workers left out.
     pub workers_hidden: u64,
+    /// Feeds by state, of the workers left out too.
+    #[serde(default)]
+    pub feeds: FeedCounts,
     /// What happened since the frame before, oldest first.
     pub events: Vec<EventView>,
     /// Faults that last at this moment (simulator only).
@@ -257,8 +262,49 @@ pub struct WorkerView {
     pub queued_tokens: u64,
     /// Whether replicas that should be equal differ on it.
     pub differs: bool,
+    /// Its feed; `None` when no gateway reads its events and no replica has any.
+    pub feed: Option<FeedView>,
     /// What each gateway's replica says of it, in the order of `gateways`.
     pub by: Vec<Option<CoverageView>>,
+}
+
+/// Who reads a worker's events, and how well its cache is known by them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeedView {
+    /// Gateways that read its events and publish: one, unless they disagree for a moment. Silent ones only while no other
+    /// gateway reads them.
+    pub publishers: Vec<String>,
+    /// Gateways that read them and stand by.
+    pub standbys: Vec<String>,
+    /// What a publisher says, while there is none a standby; `stale` when that is too old or nobody reads.
+    pub state: FeedState,
+    /// For how long it has been so, milliseconds, when that was said; like what follows `None` when nobody knows now.
+    pub for_ms: Option<u64>,
+    /// From an event's making to its reading, milliseconds, as far as the clocks tell.
+    pub lag_ms: Option<u64>,
+    /// The engine's number of the next batch.
+    pub position: Option<u64>,
+    /// Blocks that the events say the worker holds, in the viewer's replica or whichever told last.
+    pub stored_blocks: Option<u64>,
+    /// Whether these are all that it holds.
+    pub is_complete: Option<bool>,
+    /// How old what is said is, milliseconds; `None` when nobody reads.
+    pub age_ms: Option<u64>,
+}
+
+/// Workers by the state of their feeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeedCounts {
+    /// What is known is what the cache held at the last event.
+    pub exact: u64,
+    /// An event is missing and being fetched.
+    pub gap: u64,
+    /// What the cache held before somebody read its events is not known.
+    pub bootstrapping: u64,
+    /// Nothing is heard of the worker, or of who reads its events.
+    pub stale: u64,
+    /// Nobody reads its events, and no replica has any.
+    pub unread: u64,
 }
 
 /// What one replica says of a worker. In JSON an array:
@@ -301,7 +347,7 @@ pub struct EventView {
     pub t_ms: u64,
     /// Where; `None` for the mesh as a whole.
     pub gateway: Option<String>,
-    /// `verdict`, `link`, `phase`, `repair`, `clock`, `life`, `mismatch` or `fault`.
+    /// `verdict`, `link`, `phase`, `repair`, `clock`, `life`, `mismatch`, `feed` or `fault`.
     pub kind: String,
     /// `info`, `warn` or `bad`.
     pub level: String,

@@ -3,10 +3,14 @@
 //!
 //! Not here: log lines.
 
+use covey_mesh::feed::FeedState;
 use covey_mesh::status::Phase;
 
 use super::verdict::HEARD_MS_MAX;
-use super::{EventView, GatewayView, MeshFrame};
+use super::{EventView, FeedView, GatewayView, MeshFrame};
+
+/// Events about feeds in one frame at most; one more says how many are left out.
+const FEED_EVENTS_MAX: usize = 8;
 
 /// Collects events of one moment.
 struct News {
@@ -42,6 +46,9 @@ pub(super) fn between(before: &MeshFrame, now: &MeshFrame) -> Vec<EventView> {
             _ => format!("{} is retired: nothing is awaited of it any more", old.name),
         };
         news.add(Some(&old.name), "life", "info", text);
+    }
+    if is_same {
+        feeds(&mut news, before, now);
     }
     faults(&mut news, before, now);
     if before.verdict.word != now.verdict.word {
@@ -124,6 +131,57 @@ fn links(news: &mut News, before: &MeshFrame, now: &MeshFrame, row: &GatewayView
     }
 }
 
+/// Feeds that changed their state or their publisher, of workers that both frames show.
+fn feeds(news: &mut News, before: &MeshFrame, now: &MeshFrame) {
+    let both = now.workers.iter().filter_map(|row| {
+        let old = before.workers.iter().find(|old| old.id == row.id)?;
+        Some((row.id.as_str(), old.feed.as_ref(), row.feed.as_ref()))
+    });
+    let changes: Vec<_> = both.flat_map(|(id, was, is)| [state(id, was, is), owner(id, was, is)]).flatten().collect();
+    let hidden = changes.len().saturating_sub(FEED_EVENTS_MAX);
+    for (gateway, level, text) in changes.into_iter().take(FEED_EVENTS_MAX) {
+        news.add(gateway, "feed", level, text);
+    }
+    if hidden > 0 {
+        news.add(None, "feed", "warn", format!("{hidden} more changes of feeds are not shown"));
+    }
+}
+
+/// The only publisher.
+fn publisher(feed: Option<&FeedView>) -> Option<&str> {
+    match feed?.publishers.as_slice() {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+type Change<'a> = (Option<&'a str>, &'static str, String);
+
+fn state<'a>(id: &str, was: Option<&FeedView>, is: Option<&'a FeedView>) -> Option<Change<'a>> {
+    let states = [was, is].map(|feed| feed.map(|feed| feed.state));
+    let (level, text) = match states {
+        [was, is] if was == is => return None,
+        [_, None] => ("warn", format!("nobody reads events of {id} any more")),
+        [_, Some(FeedState::Exact)] => ("info", format!("the feed of {id} is exact")),
+        [None, Some(state)] => ("info", format!("the feed of {id} begins: {}", state.name())),
+        [Some(was), Some(state)] => ("warn", format!("the feed of {id} is {}, was {}", state.name(), was.name())),
+    };
+    Some((publisher(is), level, text))
+}
+
+fn owner<'a>(id: &str, was: Option<&FeedView>, is: Option<&'a FeedView>) -> Option<Change<'a>> {
+    let (was, now) = (was?, is?);
+    if was.publishers == now.publishers {
+        return None;
+    }
+    let before = if was.publishers.is_empty() { "nobody".to_owned() } else { was.publishers.join(", ") };
+    Some(match now.publishers.as_slice() {
+        [] => (None, "warn", format!("nobody publishes the feed of {id}, {before} did")),
+        [one] => (Some(one.as_str()), "info", format!("{one} publishes the feed of {id}, {before} did")),
+        all => (None, "warn", format!("{} publish the feed of {id} at once", all.join(", "))),
+    })
+}
+
 fn faults(news: &mut News, before: &MeshFrame, now: &MeshFrame) {
     let begins = now.faults.iter().filter(|fault| !before.faults.contains(fault));
     let ends = before.faults.iter().filter(|fault| !now.faults.contains(fault));
@@ -139,3 +197,6 @@ fn faults(news: &mut News, before: &MeshFrame, now: &MeshFrame) {
 fn short(life: &str) -> &str {
     life.get(..8).unwrap_or(life)
 }
+
+#[cfg(test)]
+mod tests;

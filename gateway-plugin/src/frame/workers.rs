@@ -8,7 +8,7 @@ use covey_crdt::id::WorkerId;
 use covey_mesh::summary::{Sight, View};
 
 use super::rows::natural;
-use super::{CoverageView, GatewayView, WORKERS_MAX, WorkerView};
+use super::{CoverageView, FeedCounts, GatewayView, WORKERS_MAX, WorkerView, feeds};
 
 /// What the viewer itself knows of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,13 +23,25 @@ pub struct WorkerFacts {
     pub capacity_source: Option<&'static str>,
 }
 
-/// The rows, and how many were left out.
+/// The rows.
+#[derive(Debug)]
+pub(super) struct Rows {
+    /// [`WORKERS_MAX`] at most.
+    pub(super) shown: Vec<WorkerView>,
+    /// How many were left out.
+    pub(super) hidden: u64,
+    /// The feeds of all.
+    pub(super) feeds: FeedCounts,
+}
+
+/// The rows; the view is `silent_ms` old.
 pub(super) fn rows(
     view: &View,
     gateways: &[GatewayView],
     facts: &BTreeMap<WorkerId, WorkerFacts>,
-) -> (Vec<WorkerView>, u64) {
-    let told = view.sights.iter().flat_map(|sight| sight.workers.keys());
+    silent_ms: u64,
+) -> Rows {
+    let told = view.sights.iter().flat_map(|sight| sight.workers.keys().chain(sight.feeds.keys()));
     let ids: BTreeSet<&WorkerId> = told.chain(facts.keys()).collect();
     // What an older life of a gateway said is not what its present one has.
     let of = |gateway: &GatewayView| {
@@ -37,12 +49,17 @@ pub(super) fn rows(
         named.filter(|sight| sight.life.to_string() == gateway.life)
     };
     let sights: Vec<Option<&Sight>> = gateways.iter().map(of).collect();
-    let row = |id| row(id, view, gateways, &sights, facts.get(id));
-    let mut rows: Vec<WorkerView> = ids.into_iter().map(row).collect();
-    rows.sort_by_cached_key(|row| (!row.differs, natural(&row.id)));
-    let hidden = rows.len().saturating_sub(WORKERS_MAX);
-    rows.truncate(WORKERS_MAX);
-    (rows, hidden as u64)
+    let row = |id| WorkerView {
+        feed: feeds::feed(id, gateways, &sights, silent_ms),
+        ..row(id, view, gateways, &sights, facts.get(id))
+    };
+    let mut shown: Vec<WorkerView> = ids.into_iter().map(row).collect();
+    let mut feeds = FeedCounts::default();
+    shown.iter().for_each(|row| feeds.add(row.feed.as_ref()));
+    shown.sort_by_cached_key(|row| (!row.differs, natural(&row.id)));
+    let hidden = shown.len().saturating_sub(WORKERS_MAX) as u64;
+    shown.truncate(WORKERS_MAX);
+    Rows { shown, hidden, feeds }
 }
 
 fn row(
@@ -66,6 +83,7 @@ fn row(
         requests: u64::from(load.requests),
         queued_tokens: load.queued_tokens,
         differs: differs(&by, gateways),
+        feed: None,
         by,
     }
 }

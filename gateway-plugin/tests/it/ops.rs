@@ -23,7 +23,7 @@ const RULE_TESTS: &str = include_str!("../../ops/covey.rules.test.yml");
 const DASHBOARD: &str = include_str!("../../ops/covey.grafana.json");
 
 /// Labels a series may have. Each is a closed list of words, a peer's name or a configured worker's id.
-const LABELS: [&str; 17] = [
+const LABELS: [&str; 18] = [
     "at",
     "class",
     "direction",
@@ -34,6 +34,7 @@ const LABELS: [&str; 17] = [
     "phase",
     "queue",
     "reason",
+    "role",
     "state",
     "use",
     "version",
@@ -47,7 +48,10 @@ const LABELS: [&str; 17] = [
 async fn mesh_metrics() -> String {
     let (secret, worker) = (secret(), FakeWorker::start(|_| vec![chat_json("hi")]).await);
     // Room for ten blocks of the twelve that a prompt has: a worker whose cache was full once has a floor.
+    // Nobody publishes its events: its feed is stale.
     let base = [
+        "--kv-events",
+        "w0=tcp://127.0.0.1:1",
         "--worker-capacity-tokens",
         "640",
         "--block-tokens",
@@ -84,7 +88,9 @@ async fn mesh_metrics() -> String {
     ];
     loop {
         let text = scrape(&two).await;
-        if awaited.iter().all(|sample| text.lines().any(|line| line.starts_with(sample))) {
+        let is_stale = |line: &str| line.starts_with("covey_feed_state{") && line.contains("state=\"stale\"} 1");
+        let is_there = |sample: &&str| text.lines().any(|line| line.starts_with(*sample));
+        if awaited.iter().all(is_there) && text.lines().any(is_stale) {
             return text;
         }
         assert!(start.elapsed() < std::time::Duration::from_secs(10), "never all there: {text}");
@@ -103,6 +109,9 @@ fn served(metrics: &str) -> BTreeSet<&str> {
     samples.filter_map(|line| line.split(['{', ' ']).next()).collect()
 }
 
+/// What has no sample here although it is served: how far behind an engine is that sends nothing.
+const UNKNOWN_HERE: [&str; 1] = ["covey_feed_lag_seconds"];
+
 /// Metrics of a gateway named anywhere in a text: in PromQL, or in what an alert says to look at.
 fn named(text: &str) -> BTreeSet<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
@@ -117,7 +126,10 @@ fn alerts(text: &str) -> BTreeSet<&str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_that_rules_and_dashboard_name_is_served() {
     let metrics = mesh_metrics().await;
-    let served = served(&metrics);
+    let mut served = served(&metrics);
+    for name in UNKNOWN_HERE {
+        assert!(metrics.contains(&format!("# TYPE {name} ")) && served.insert(name), "{name}");
+    }
     for (file, text, least) in [("rules", RULES, 25), ("rule tests", RULE_TESTS, 25), ("dashboard", DASHBOARD, 60)] {
         let named = named(text);
         assert!(named.len() >= least, "{file} names only {named:?}");

@@ -1,6 +1,7 @@
 // Workers: what each gateway's replica says of them, as a row of small bars; those on which replicas differ first.
 import { hatch, surface } from '../canvas';
 import { attr, el, say } from '../dom';
+import { feedWords } from '../feeds';
 import { count, duration } from '../format';
 import type { CoverageView, MeshFrame, WorkerView } from '../frame';
 import { Panel, type Scene } from '../panel';
@@ -15,11 +16,15 @@ interface Row {
   cells: Record<(typeof CELLS)[number], HTMLElement>;
 }
 
-const CELLS = ['blocks', 'state', 'lag', 'incarnation', 'floor', 'cut', 'capacity', 'requests', 'queued'] as const;
+const CELLS = ['blocks', 'state', 'lag', 'feed', 'owner', 'standby', 'feedlag', 'incarnation', 'floor', 'cut', 'capacity', 'requests', 'queued'] as const;
 const HEADS: Record<(typeof CELLS)[number], [string, string]> = {
   blocks: ['Blocks', 'Most blocks that any replica covers'],
   state: ['Replicas', 'How many say the same'],
   lag: ['Lag', 'Between the latest touch that the first and the last replica know'],
+  feed: ['Feed', 'How well its cache is known by its events'],
+  owner: ['Owner', 'The gateway that reads its events and publishes them'],
+  standby: ['Standby', 'The gateway that reads them too, and publishes what the owner does not'],
+  feedlag: ['Feed lag', 'From an event being made to its being read'],
   incarnation: ['Inc.', 'The life of its cache'],
   floor: ['Floor age', 'What was touched longer ago than this is cut'],
   cut: ['Last cut', 'Since a floor rose, as far back as is held here'],
@@ -102,6 +107,13 @@ export class Workers extends Panel {
     say(cells.blocks, known.length === 0 ? '–' : count(blocks));
     say(cells.state, agreement(known, common, worker.differs));
     say(cells.lag, newest.length < 2 ? '–' : spread(newest));
+    const feed = feedWords(worker.feed);
+    say(cells.feed, feed.state);
+    attr(cells.feed, 'data-feed', feed.mark);
+    attr(cells.feed, 'title', feed.about);
+    say(cells.owner, feed.owner);
+    say(cells.standby, feed.standby);
+    say(cells.feedlag, feed.lag);
     say(cells.incarnation, incarnations.length === 0 ? '–' : incarnations.join(' / '));
     say(cells.floor, floors.length === 0 ? 'not cut' : duration(Math.max(0, frame.t_ms - Math.max(...floors))));
     say(cells.cut, cutAt === undefined || floors.length === 0 ? '–' : `${duration(Math.max(0, t_ms - cutAt))} ago`);

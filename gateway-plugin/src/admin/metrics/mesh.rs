@@ -7,12 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use covey_mesh::status::{Phase, Status};
 
+use super::feeds;
 use super::page::{Page, flag};
 use crate::admin::names;
 use crate::frame::{MeshFrame, SILENT_MS_MAX, Verdict, verdict};
 use crate::plugin::{DELAY_BOUNDS_MS, NotesSnapshot};
 
-/// Kinds of notes that have a counter of their own below (or in the driver's numbers); the rest is one family.
+/// Kinds of notes that have a counter of their own below (or in the driver's numbers, or with feeds); the rest is one
+/// family.
 const NAMED_ELSEWHERE: [&str; 18] = [
     "applied",
     "duplicate_ops",
@@ -123,7 +125,8 @@ pub(super) fn observed(page: &mut Page<'_>, notes: &NotesSnapshot) -> Result<(),
     let parts =
         [("summary", "repair_summary_bytes"), ("slice", "repair_slice_bytes"), ("content", "repair_content_bytes")];
     page.counters(names::REPAIR_BYTES, "part", parts.map(|(part, kind)| (part, of(kind))))?;
-    let elsewhere = |kind: &str| NAMED_ELSEWHERE.contains(&kind) || kind == "sent_bytes";
+    let elsewhere =
+        |kind: &str| NAMED_ELSEWHERE.contains(&kind) || feeds::NAMED_HERE.contains(&kind) || kind == "sent_bytes";
     let rest = notes.counts.iter().filter(|(kind, ..)| !elsewhere(kind)).copied();
     page.counters_by_two(names::NOTES, ["what", "why"], rest)?;
     propagation(page, notes)

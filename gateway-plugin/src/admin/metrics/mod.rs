@@ -3,6 +3,7 @@
 //! Not here: names (`names`). What is unknown is left out, never written as 0 (I12).
 
 mod driver;
+mod feeds;
 mod gateway;
 mod mesh;
 mod page;
@@ -69,7 +70,12 @@ impl Collector for Scrape {
         page.gauge(names::ENABLED, page::flag(gateway.config().mesh.net.is_some()))?;
         mesh::write(&mut page, &status, silent, self.1.as_deref())?;
         peers::write(&mut page, &status, &net.links, silent)?;
-        mesh::observed(&mut page, &gateway.plugin().notes())?;
+        let view = gateway.mesh().view();
+        let read = view.sights.first().into_iter().flat_map(|own| own.feeds.values());
+        feeds::read(&mut page, &read.map(|seen| (seen.of.role, seen.of.report)).collect::<Vec<_>>())?;
+        let notes = gateway.plugin().notes();
+        feeds::noted(&mut page, &notes)?;
+        mesh::observed(&mut page, &notes)?;
         driver::write(&mut page, &net)
     }
 }

@@ -14,7 +14,11 @@ pub(super) fn clean(frame: &mut MeshFrame) {
         print_soundly(&mut gateway.name);
         gateway.clock.iter_mut().for_each(print_soundly);
     }
-    frame.workers.iter_mut().for_each(|worker| print_soundly(&mut worker.id));
+    for worker in &mut frame.workers {
+        print_soundly(&mut worker.id);
+        let names = worker.feed.iter_mut().flat_map(|feed| feed.publishers.iter_mut().chain(&mut feed.standbys));
+        names.for_each(print_soundly);
+    }
     for event in &mut frame.events {
         [&mut event.level, &mut event.text].into_iter().chain(event.gateway.as_mut()).for_each(print_soundly);
     }

@@ -4,16 +4,19 @@
 //!
 //! Not here: where they stand (`view`).
 
+use covey_mesh::feed::FeedState;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::screen::{Screen, Seen};
-use crate::frame::{Cell, EventView, GatewayView, MeshFrame, WorkerView};
+use crate::frame::{Cell, EventView, FeedView, GatewayView, MeshFrame, WorkerView};
 
 /// Columns of a gateway's name.
 pub(super) const NAME: usize = 10;
 /// Columns of one cell of the matrix.
 const CELL: usize = 6;
+/// Columns that workers need with the owners of their feeds.
+const WIDE: usize = 61;
 
 /// Okabe and Ito's colours, that most people can tell apart, for state groups.
 const GROUPS: [Color; 6] = [
@@ -207,22 +210,53 @@ fn state(gateway: &GatewayView) -> &'static str {
     }
 }
 
-/// Workers; those on which replicas disagree come first.
-pub(super) fn workers(frame: &MeshFrame, screen: &Screen, rows: usize) -> Vec<Line<'static>> {
-    let mut lines =
-        vec![Line::styled(format!(" {:<12} {:<7} {:>12} {:>4}", "WORKER", "SAYS", "BLOCKS", "REQ"), grey())];
+/// Workers; those on which replicas disagree come first. Owner and standby of feeds where there is room.
+pub(super) fn workers(frame: &MeshFrame, screen: &Screen, width: usize, rows: usize) -> Vec<Line<'static>> {
+    let is_wide = width >= WIDE;
+    let mut head = format!(" {:<9} {:<7} {:<5} {:>9} {:>4}", "WORKER", "SAYS", "FEED", "BLOCKS", "REQ");
+    if is_wide {
+        head += &format!(" {:<NAME$} {:<NAME$}", "OWNER", "STANDBY");
+    }
+    let mut lines = vec![Line::styled(head, grey())];
     for nth in window(frame.workers.len(), screen.worker, rows) {
         let worker = &frame.workers[nth];
         let says =
             if worker.differs { Span::styled("differs", Style::new().fg(Color::Red)) } else { Span::raw("same   ") };
         let mark = if nth == screen.worker { '>' } else { ' ' };
-        lines.push(Line::from(vec![
-            Span::raw(format!("{mark}{} ", fit(&worker.id, 12))),
+        let mut spans = vec![
+            Span::raw(format!("{mark}{} ", fit(&worker.id, 9))),
             says,
-            Span::raw(format!(" {:>12} {:>4}", blocks(worker), count(worker.requests))),
-        ]));
+            feed_state(worker.feed.as_ref()),
+            Span::raw(format!(" {:>9} {:>4}", blocks(worker), count(worker.requests))),
+        ];
+        if is_wide {
+            spans.push(Span::raw(owners(worker.feed.as_ref())));
+        }
+        lines.push(Line::from(spans));
     }
     lines
+}
+
+/// In six columns, the space before it included.
+fn feed_state(feed: Option<&FeedView>) -> Span<'static> {
+    let (word, style) = match feed.map(|feed| feed.state) {
+        None => ("-", grey()),
+        Some(FeedState::Exact) => ("exact", Style::new().fg(Color::Green)),
+        Some(FeedState::Gap) => ("gap", Style::new().fg(Color::Yellow)),
+        Some(FeedState::Bootstrapping) => ("boot", Style::new().fg(Color::Yellow)),
+        Some(FeedState::Stale) => ("stale", Style::new().fg(Color::Red)),
+    };
+    Span::styled(format!(" {word:<5}"), style)
+}
+
+fn owners(feed: Option<&FeedView>) -> String {
+    let names = |of: Option<&Vec<String>>| match of {
+        None => "-".to_owned(),
+        Some(names) if names.is_empty() => "nobody".to_owned(),
+        Some(names) => names.join(","),
+    };
+    let (owner, standby) = (names(feed.map(|feed| &feed.publishers)), names(feed.map(|feed| &feed.standbys)));
+    format!(" {} {}", fit(&owner, NAME), fit(&standby, NAME))
 }
 
 fn blocks(worker: &WorkerView) -> String {

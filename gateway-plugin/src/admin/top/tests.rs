@@ -1,10 +1,11 @@
 //! The screen drawn without a terminal: what must be read on it, at several sizes and in every state.
 
+use covey_mesh::feed::FeedState;
 use covey_mesh::status::Phase;
 
 use super::*;
 use crate::frame::{
-    CoverageView, EventView, GatewayView, ReplicaView, Sent, Source, TrafficView, VerdictView, WorkerView,
+    CoverageView, EventView, FeedView, GatewayView, ReplicaView, Sent, Source, TrafficView, VerdictView, WorkerView,
 };
 
 /// Three gateways, the last of which may be cut off and in a state group of its own.
@@ -66,6 +67,11 @@ fn frame(seq: u64, is_cut: bool) -> MeshFrame {
                 differs: is_cut,
                 by: vec![coverage(120), coverage(120), coverage(if is_cut { 90 } else { 120 })],
                 requests: 3,
+                feed: Some(FeedView {
+                    publishers: vec!["gw-2".to_owned()],
+                    state: if is_cut { FeedState::Gap } else { FeedState::Exact },
+                    ..FeedView::default()
+                }),
                 ..WorkerView::default()
             },
             WorkerView { id: "engine-8".to_owned(), by: vec![coverage(5); 3], ..WorkerView::default() },
@@ -117,13 +123,17 @@ fn everything_has_its_place_at_80_by_24() {
             "mismatches 0, sessions given up 0",
         ],
     );
-    says(line(&text, "engine-7"), &["same", "120", "3"]);
+    let row: Vec<&str> = line(&text, "engine-7").split_whitespace().take(5).collect();
+    assert_eq!(row, [">engine-7", "same", "exact", "120", "3"]);
+    says(line(&text, "engine-8"), &["same    -  ", "5    0"]);
     says(line(&text, "event number 60"), &["16:01:00 warn gw-2: event number 60"]);
     assert!(text.find("event number 60") < text.find("event number 59"), "the latest first");
 }
 
 #[test]
 fn a_partition_is_told_in_words_letters_and_numbers() {
+    let wide = text(&incident(), 130, 30);
+    says(line(&wide, "engine-7"), &["differs gap", "gw-2       nobody"]);
     let text = text(&incident(), 100, 30);
     says(&text, &["PARTITIONED for 120 s", "because it is partitioned", "2 gateways, 1 missing, worst lag 41 ops"]);
     let matrix = text.lines().find(|line| line.contains(">gw-1") && line.contains("cut")).expect("a row of the matrix");
@@ -132,7 +142,7 @@ fn a_partition_is_told_in_words_letters_and_numbers() {
     assert!(ribbon.trim_end().ends_with('B') && !ribbon.contains('?'), "{ribbon}");
     let table = text.lines().find(|line| line.contains("gw-3") && line.contains("dirty")).expect("a row of the table");
     says(table, &["dirty    B", "41 ops", "3200 ms", "14", "good -3 ms"]);
-    says(line(&text, "engine-7"), &["differs", "90..120"]);
+    says(line(&text, "engine-7"), &["differs gap", "90..120"]);
 }
 
 #[test]

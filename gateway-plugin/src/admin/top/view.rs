@@ -157,7 +157,7 @@ fn draw_body(target: &mut Frame<'_>, screen: &Screen, frame: &MeshFrame, body: R
     part(target, table, &format!("gateways{more}"), |_| rows::gateways(frame, screen, shown));
     let total = frame.workers_hidden.saturating_add(frame.workers.len() as u64);
     part(target, workers, &format!("workers ({total})"), |area| {
-        rows::workers(frame, screen, usize::from(area.height.saturating_sub(1)))
+        rows::workers(frame, screen, usize::from(area.width), usize::from(area.height.saturating_sub(1)))
     });
     draw_traffic(target, screen, frame, traffic);
     part(target, lower, "events, latest first (UTC)", |area| {
