@@ -78,7 +78,7 @@ impl EngineCache {
     }
 
     /// Batches are missing, for good: any block may have gone since, so none is claimed, but what the engine calls them is
-    /// still known (an engine's hash names content). A store behind a block proves that the block is held ([`Self::revive`]).
+    /// still known (an engine's hash names content). A store behind a block proves that the block is held (`revive`).
     pub fn doubt(&mut self) {
         self.empty();
         self.moved.clear();
