@@ -257,8 +257,10 @@ impl Intake {
             }
             Some(why @ (Why::Late | Why::Restart | Why::Recovered | Why::Outrun | Why::Raised)) => {
                 self.open_next(why);
-                self.drain(now);
-                if !self.is_verified {
+                // What is kept may be of another life than the state, until something proves the opposite.
+                if self.is_verified {
+                    self.drain(now);
+                } else {
                     self.ask(now, 0);
                 }
             }
