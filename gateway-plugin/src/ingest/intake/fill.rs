@@ -120,9 +120,10 @@ impl Intake {
         let (from, is_first) = (asking.from, asking.first.is_none());
         asking.first = asking.first.or(Some(batch.seq));
         if !self.is_open {
-            // The engine keeps the last so many batches: an answer that starts later than asked is all there is.
+            // The engine keeps the last so many batches: an answer that starts later than asked is all there is. One that was
+            // asked for later batches, while there was a state, says nothing of what was before.
             let position = batch.seq;
-            self.owes_past = false;
+            self.owes_past = from > 0;
             self.open_at(position, position == 0);
         } else if !self.is_verified {
             let is_proof = batch.seq == from && self.prints.of(from).is_none_or(|print| print == batch.print);

@@ -23,6 +23,7 @@ struct HandedOff {
     generation: Generation,
     position: u64,
     rank: Option<u32>,
+    owes_past: bool,
     prints: Vec<(u64, u64)>,
     cache: EngineCache,
 }
@@ -44,6 +45,7 @@ impl Intake {
         out.u128(self.generation.life);
         out.u64(self.position);
         out.maybe_u64(self.rank.map(u64::from));
+        out.bool(self.owes_past);
         let prints = self.prints.latest(PRINTS_HANDED);
         out.count(prints.len());
         for (seq, print) in prints {
@@ -72,6 +74,7 @@ impl Intake {
         let position = from.u64()?;
         let rank =
             from.maybe_u64()?.map(|rank| u32::try_from(rank).map_err(|_| RefuseExport::Malformed)).transpose()?;
+        let owes_past = from.bool()?;
         let count = from.count(PRINTS_MAX, PRINT_BYTES)?;
         let prints = (0..count).map(|_| Ok((from.u64()?, from.u64()?))).collect::<Result<Vec<_>, RefuseExport>>()?;
         let follows = prints.windows(2).all(|two| two[0].0.checked_add(1) == Some(two[1].0));
@@ -80,7 +83,8 @@ impl Intake {
         }
         let cache = self.cache.import_from(&mut from)?;
         from.end()?;
-        Ok(HandedOff { incarnation: Incarnation { counter, token }, generation, position, rank, prints, cache })
+        let incarnation = Incarnation { counter, token };
+        Ok(HandedOff { incarnation, generation, position, rank, owes_past, prints, cache })
     }
 
     pub(super) fn on_handed_off(&mut self, now: MonoTime, bytes: Option<&[u8]>) {
@@ -107,7 +111,8 @@ impl Intake {
 
     fn adopt(&mut self, now: MonoTime, state: HandedOff) {
         self.counters.hand_offs += 1;
-        let HandedOff { incarnation: _, generation, position, rank, prints, cache } = state;
+        let HandedOff { incarnation: _, generation, position, rank, owes_past, prints, cache } = state;
+        self.owes_past = owes_past;
         (self.generation, self.position, self.cache) = (generation, position, cache);
         self.rank = self.config.rank.or(rank);
         self.prints.clear();
