@@ -17,9 +17,10 @@ mod server;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use zeromq::{PubSocket, Socket as _, SocketSend as _, ZmqMessage};
 
 use crate::fake::{FakeWorker, Recorded, Step, reply};
 use crate::gateway::{ask, client, secret};
@@ -38,7 +39,7 @@ fn hasty_rules() -> String {
     RULES.lines().map(hasty).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-fn mesh(worker: &FakeWorker, secret: &str) -> Vec<Process> {
+fn mesh(worker: &FakeWorker, secret: &str, events: &str) -> Vec<Process> {
     let mut gateways: Vec<Process> = Vec::new();
     for name in ["gw-a", "gw-b", "gw-c"] {
         let seed = gateways.first().map(|first| {
@@ -48,11 +49,27 @@ fn mesh(worker: &FakeWorker, secret: &str) -> Vec<Process> {
         let mut flags = vec!["--mesh", "on", "--mesh-name", name, "--mesh-secret-file", secret];
         flags.extend(["--mesh-listen", "127.0.0.1:0", "--health-interval", "200ms", "--probe-interval", "500ms"]);
         // A little less than the traffic below fills, so that there is a floor.
-        flags.extend(["--worker-capacity-tokens", "8000"]);
+        flags.extend(["--worker-capacity-tokens", "8000", "--kv-events", events]);
         flags.extend(seed.iter().flat_map(|seed| ["--mesh-seeds", seed.as_str()]));
         gateways.push(Process::start(worker, &flags));
     }
     gateways
+}
+
+/// Publishes a batch of KV events five times a second, for as long as the test goes on.
+fn publish(mut engine: PubSocket) {
+    tokio::spawn(async move {
+        for seq in 0u64.. {
+            let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+            let tokens: Vec<u32> = (0..4).map(|nth| seq as u32 * 4 + nth).collect();
+            let event = ("BlockStored", [seq + 1], None::<u64>, tokens, 4u32, None::<u32>, "GPU");
+            let mut message = ZmqMessage::from("kv");
+            message.push_back(seq.to_be_bytes().to_vec().into());
+            message.push_back(rmp_serde::to_vec(&(made, [event])).expect("it encodes").into());
+            engine.send(message).await.expect("it sends");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    });
 }
 
 /// A worker that never forgets a prompt, and reports of the next ones what they begin with, four bytes a token.
@@ -131,7 +148,9 @@ async fn every_panel_has_data(prometheus: &Prometheus) {
 async fn a_real_prometheus_sees_a_mesh_converge_and_a_gateway_die() {
     let secret = secret();
     let worker = remembering_worker().await;
-    let gateways = mesh(&worker, secret.path.to_str().expect("a path"));
+    let mut engine = PubSocket::new();
+    let events = format!("w0={}", engine.bind("tcp://127.0.0.1:0").await.expect("it binds"));
+    let gateways = mesh(&worker, secret.path.to_str().expect("a path"), &events);
     let targets: Vec<&str> = gateways.iter().map(|gateway| gateway.admin.as_str()).collect();
     let prometheus = Prometheus::start(&targets, &hasty_rules()).await;
 
@@ -139,6 +158,10 @@ async fn a_real_prometheus_sees_a_mesh_converge_and_a_gateway_die() {
     eprintln!("three targets up after {took:?}");
     let took = prometheus.until("all are converged", "covey_mesh_converged == 1", 3).await;
     eprintln!("three gateways converged after another {took:?}");
+
+    prometheus.until_some("two of them read the worker's events", "sum(covey_feed_state) == 2").await;
+    publish(engine);
+    prometheus.until_some("and know its cache", "sum(covey_feed_state{state=\"exact\"}) == 2").await;
 
     traffic(&gateways).await;
     let quantile = "histogram_quantile(0.99, sum by (le) (rate(covey_mesh_propagation_seconds_bucket[30s]))) > 0";
