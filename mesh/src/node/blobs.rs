@@ -114,9 +114,9 @@ impl Node {
         let of = (kind, &worker, from, piece.id);
         match self.fetches.take(self.now, of, at, &piece.bytes) {
             None => {
-                let (now, offset) = (self.now, self.fetches.at(kind, &worker).map(|(_, offset)| offset));
-                // A piece that came twice is not answered twice.
-                if offset == Some(at.1.saturating_add(piece.bytes.len())) || offset == Some(0) && now.us > 0 {
+                // Only a piece that is in now leads on to the next; what did not fit is asked for again in time.
+                let offset = self.fetches.at(kind, &worker).map(|(_, offset)| offset);
+                if offset == Some(at.1.saturating_add(piece.bytes.len())) {
                     self.ask_piece(kind, &worker);
                 }
             }
