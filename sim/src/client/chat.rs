@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use reqwest::Response;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -120,35 +122,24 @@ impl Client {
             "covey_script": {"answer": chat.answer},
         });
         let sent = Instant::now();
-        let request = self.http.post(format!("{base}/v1/chat/completions")).header("x-covey-debug", "1").json(&body);
-        let mut response = request.send().await.map_err(|why| Failure::Unreachable(cause(&why)))?;
-        let status = response.status();
-        if !status.is_success() {
-            let body = response.text().await.unwrap_or_default().chars().take(QUOTE_CHARS_MAX).collect();
-            return Err(Failure::Refused { status: status.as_u16(), body });
-        }
+        let mut response = self.open(&format!("{base}/v1/chat/completions"), &body).await?;
         let mut reading = Reading::default();
-        while let Some(bytes) = response.chunk().await.map_err(|why| Failure::Cut(cause(&why)))? {
+        while let Some(bytes) = next_bytes(&mut response).await? {
             reading.take(&bytes, sent.elapsed())?;
         }
         reading.finish(chat.answer, response.headers())
     }
 
-    /// Posts JSON and reads the whole answer; gives its text and a look at its headers.
-    pub(super) async fn post_json(
-        &self,
-        url: &str,
-        body: &Value,
-    ) -> Result<(String, impl Fn(&str) -> Option<String> + use<>), Failure> {
+    /// Posts JSON and waits for the head of the answer.
+    pub(super) async fn open(&self, url: &str, body: &Value) -> Result<Response, Failure> {
         let request = self.http.post(url).header("x-covey-debug", "1").json(body);
         let response = request.send().await.map_err(|why| Failure::Unreachable(cause(&why)))?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let text = response.text().await.map_err(|why| Failure::Cut(cause(&why)))?;
-        if !status.is_success() {
-            let body = text.chars().take(QUOTE_CHARS_MAX).collect();
-            return Err(Failure::Refused { status: status.as_u16(), body });
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
         }
-        Ok((text, move |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)))
+        let body = response.text().await.unwrap_or_default().chars().take(QUOTE_CHARS_MAX).collect();
+        Err(Failure::Refused { status: status.as_u16(), body })
     }
 
     /// Sends an empty POST.
@@ -166,6 +157,25 @@ impl Client {
     pub async fn page(&self, url: &str, timeout: Duration) -> Result<String, String> {
         text(self.http.get(url), timeout).await
     }
+}
+
+/// The next bytes of an answer; `None` at its end.
+pub(super) async fn next_bytes(response: &mut Response) -> Result<Option<Bytes>, Failure> {
+    response.chunk().await.map_err(|why| Failure::Cut(cause(&why)))
+}
+
+/// The data of an event; `None` when it says that the stream is over.
+pub(super) fn data_of(data: &str) -> Result<Option<Value>, Failure> {
+    if data == "[DONE]" {
+        return Ok(None);
+    }
+    let chunk: Value = serde_json::from_str(data).map_err(|why| Failure::Wrong(format!("not JSON ({why}): {data}")))?;
+    chunk.get("error").map_or(Ok(Some(chunk.clone())), |error| Err(Failure::Cut(error.to_string())))
+}
+
+/// A header's text.
+pub(super) fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 async fn text(request: reqwest::RequestBuilder, timeout: Duration) -> Result<String, String> {
@@ -189,15 +199,10 @@ impl Reading {
     fn take(&mut self, bytes: &[u8], since: Duration) -> Result<(), Failure> {
         self.events.push(bytes).map_err(Failure::Wrong)?;
         while let Some(data) = self.events.next() {
-            if data == "[DONE]" {
+            let Some(chunk) = data_of(&data)? else {
                 self.done = true;
                 continue;
-            }
-            let chunk: Value =
-                serde_json::from_str(&data).map_err(|why| Failure::Wrong(format!("not JSON ({why}): {data}")))?;
-            if let Some(error) = chunk.get("error") {
-                return Err(Failure::Cut(error.to_string()));
-            }
+            };
             if let Some(piece) = chunk["choices"][0]["delta"]["content"].as_str().filter(|piece| !piece.is_empty()) {
                 self.first.get_or_insert(since);
                 self.text.push_str(piece);
@@ -219,7 +224,7 @@ impl Reading {
         let usage = self.usage.ok_or_else(|| Failure::Wrong("no usage".to_owned()))?;
         let number =
             |value: &Value| value.as_u64().ok_or_else(|| Failure::Wrong(format!("usage lacks counts: {usage}")));
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let header = |name| header(headers, name);
         Ok(Reply {
             ttft: self.first.ok_or_else(|| Failure::Wrong("an empty answer".to_owned()))?,
             prompt_tokens: number(&usage["prompt_tokens"])?,
