@@ -327,7 +327,7 @@ impl Ingest {
             key: config.mesh.hash_key,
             rules: CacheRules::default(),
             life: self.life,
-            rank: None,
+            rank: self.gateway.workers().find(&worker).and_then(|worker| worker.rank).map(u32::from),
             has_replay: source.replay.is_some(),
         };
         let sink: Arc<dyn Sink> = Arc::clone(&self.sink) as Arc<dyn Sink>;
@@ -366,6 +366,7 @@ impl Gateway {
                     ("hand_offs", counters.hand_offs),
                     ("reconnects", counters.reconnects),
                     ("refused_events", counters.refused_events.values().sum()),
+                    ("refused_ranks", counters.refused_ranks),
                     ("replays", counters.replays),
                     ("restarts", counters.restarts),
                 ]),

@@ -5,9 +5,12 @@
 mod cli;
 mod converge;
 mod demo;
+mod gateway;
 mod kv_events;
 mod legs;
+mod ranks;
 mod regressions;
 mod swarm;
+mod tokenizer;
 mod trace;
 mod worker;

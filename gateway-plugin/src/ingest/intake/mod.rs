@@ -43,7 +43,7 @@ pub struct IntakeConfig {
     pub rules: CacheRules,
     /// The gateway's life: it opens generations under it.
     pub life: LifeId,
-    /// The data-parallel rank that batches name; `None`: the one the first batch names.
+    /// The data-parallel rank that batches must name where they name one; `None`: the one the first batch names.
     pub rank: Option<u32>,
     /// Whether the engine answers replays.
     pub has_replay: bool,
