@@ -131,6 +131,7 @@ impl Rig {
             Local::Probed { .. }
             | Local::Removed { .. }
             | Local::Reset { .. }
+            | Local::Raise { .. }
             | Local::Load { .. }
             | Local::Effect(_)
             | Local::Ingests { .. }

@@ -19,7 +19,7 @@ use covey_crdt::stamp::{Hlc, Rank, Stamp};
 use super::Node;
 use crate::blob::BlobKind;
 use crate::feed::{FeedReport, FeedState, Role};
-use crate::limits::{BRIDGE_MS, EXCHANGE_MS, FEED_STARTS, FEED_STUCK_MS, LINGER_MS, SETTLE_MS, TAKEOVER_MS};
+use crate::limits::{BRIDGE_MS, EXCHANGE_MS, FEED_STARTS, FEED_STUCK_MS, LINGER_MS, SEQ_MAX, SETTLE_MS, TAKEOVER_MS};
 use crate::note::{ClockState, Note};
 use crate::output::{FeedOrder, Output};
 use crate::ownership::first_two;
@@ -75,7 +75,7 @@ impl Node {
         self.take_over();
         self.chase_fetches();
         self.pull_feeds();
-        self.drop_old_feed_ops();
+        self.tidy_feeds();
         self.overrule_placements();
     }
 
@@ -232,6 +232,8 @@ impl Node {
             let mut report = log.report;
             report.since_ms = report.since_ms.saturating_add(age);
             report.proven_ms = report.proven_ms.map(|ms| ms.saturating_add(age));
+            // Engines number as they like; a summary does not.
+            report.position = report.position.min(SEQ_MAX);
             // An ingester that says nothing any more knows nothing (I12).
             if age > crate::limits::REPORT_MS {
                 report.state = FeedState::Stale;

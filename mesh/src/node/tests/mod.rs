@@ -6,6 +6,7 @@
 mod clock;
 mod dirty;
 mod donate;
+mod feed_attacks;
 mod feeds;
 mod fuzz;
 mod gaps;
