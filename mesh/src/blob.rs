@@ -140,37 +140,43 @@ pub(crate) struct Fetch {
 /// Names a transfer.
 pub(crate) type Transfer = (BlobKind, WorkerId);
 
-/// What is being received, and which feeds are to be fetched next, from whom.
+/// What is being received, and what is to be fetched next, from whom.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fetches {
     under_way: BTreeMap<(BlobKind, WorkerId), Fetch>,
-    next: BTreeMap<WorkerId, LifeId>,
+    next: BTreeMap<(BlobKind, WorkerId), LifeId>,
 }
 
 impl Fetches {
     /// Whether another can begin.
-    pub(crate) fn has_room(&self, kind: BlobKind, worker: &WorkerId) -> bool {
+    fn has_room(&self, kind: BlobKind, worker: &WorkerId) -> bool {
         !self.under_way.contains_key(&(kind, worker.clone()))
             && self.under_way.keys().filter(|(of, _)| *of == kind).count() < BLOBS_MAX / 2
     }
 
-    /// A feed is fetched as soon as there is room.
-    pub(crate) fn queue(&mut self, worker: WorkerId, from: LifeId) {
-        if self.next.len() < WORKERS_MAX {
-            self.next.insert(worker, from);
+    /// It is fetched as soon as there is room.
+    pub(crate) fn queue(&mut self, kind: BlobKind, worker: WorkerId, from: LifeId) {
+        if self.next.len() < 2 * WORKERS_MAX {
+            self.next.insert((kind, worker), from);
         }
     }
 
-    /// The feed that is fetched next, when there is room for it, and from whom.
-    pub(crate) fn pop(&mut self) -> Option<(WorkerId, LifeId)> {
-        let is_free = |of: &&WorkerId| self.has_room(BlobKind::Feed, of);
-        let worker = self.next.keys().find(is_free)?.clone();
-        self.next.remove_entry(&worker)
+    /// What is fetched next, when there is room for it, and from whom.
+    pub(crate) fn pop(&mut self) -> Option<(Transfer, LifeId)> {
+        let has_room = |(kind, worker): &&Transfer| self.has_room(*kind, worker);
+        let next = self.next.keys().find(has_room)?.clone();
+        self.next.remove_entry(&next)
+    }
+
+    /// How many of a kind are under way or wait.
+    pub(crate) fn count(&self, kind: BlobKind) -> usize {
+        self.under_way.keys().chain(self.next.keys()).filter(|(of, _)| *of == kind).count()
     }
 
     /// Whether a feed is being fetched, or will be.
     pub(crate) fn has(&self, worker: &WorkerId) -> bool {
-        self.next.contains_key(worker) || self.under_way.contains_key(&(BlobKind::Feed, worker.clone()))
+        let feed = (BlobKind::Feed, worker.clone());
+        self.next.contains_key(&feed) || self.under_way.contains_key(&feed)
     }
 
     pub(crate) fn begin(&mut self, now: MonoTime, kind: BlobKind, worker: WorkerId, from: LifeId, id: u64) {
@@ -237,8 +243,9 @@ impl Fetches {
         (again, over)
     }
 
-    pub(crate) fn give_up(&mut self, kind: BlobKind, worker: &WorkerId) -> bool {
-        self.under_way.remove(&(kind, worker.clone())).is_some()
+    pub(crate) fn give_up(&mut self, kind: BlobKind, worker: &WorkerId) {
+        self.under_way.remove(&(kind, worker.clone()));
+        self.next.remove(&(kind, worker.clone()));
     }
 }
 

@@ -124,8 +124,8 @@ pub(crate) struct FeedLog {
     pub(crate) report_at: MonoTime,
     /// Keyspaces that events spoke about.
     pub(crate) speaks: BTreeSet<Arc<Keyspace>>,
-    /// A peer was seen with another state under the same key.
-    pub(crate) forked: Option<StoredKey>,
+    /// A peer was seen with another state under this key, when, and how often in this incarnation.
+    pub(crate) forked: Option<(StoredKey, MonoTime, u32)>,
 }
 
 impl FeedLog {

@@ -137,6 +137,11 @@ pub const FEED_HELD_MAX: usize = 1_024;
 pub const FEED_HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Such ops are dropped when what lies before them did not come for this long, in milliseconds.
 pub const FEED_HELD_MS: u64 = 5_000;
+/// Two states under one key make a feed's publisher begin anew, but not again within this time, in milliseconds, doubled
+/// each time up to [`FORKED_DOUBLINGS`] times.
+pub const FORKED_MS: u64 = 5_000;
+/// See [`FORKED_MS`]: about five minutes in the end.
+pub const FORKED_DOUBLINGS: u32 = 6;
 /// Bytes of feeds' ops retained for pulls, over all feeds.
 pub const FEED_LOG_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Feeds in one frame: asked for, or told of in an exchange.

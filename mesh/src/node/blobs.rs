@@ -21,20 +21,22 @@ use crate::wire::{BlobAsk, BlobPiece, Message};
 
 impl Node {
     /// Begins to fetch something whole from a peer.
-    pub(super) fn fetch(&mut self, kind: BlobKind, worker: WorkerId, from: LifeId) {
+    fn fetch(&mut self, kind: BlobKind, worker: WorkerId, from: LifeId) {
         let id = self.random.next_u64();
         self.fetches.begin(self.now, kind, worker.clone(), from, id);
         self.ask_piece(kind, &worker);
     }
 
-    /// Fetches the feeds whose turn it is.
+    /// Fetches what there is room for.
     pub(super) fn fetch_next(&mut self) {
-        while let Some((worker, from)) = self.fetches.pop() {
+        while let Some(((kind, worker), from)) = self.fetches.pop() {
             let peer = self.peers.get(&from).filter(|peer| peer.admitted);
-            let key = peer.and_then(|peer| peer.feeds.get(&worker)).cloned();
-            if key.is_some_and(|key| self.lacks_feed(&worker, &key)) {
-                self.fetch(BlobKind::Feed, worker, from);
-            }
+            let key = peer.and_then(|peer| peer.feeds.get(&worker));
+            let is_wanted = match kind {
+                BlobKind::Feed => key.is_some_and(|key| self.lacks_feed(&worker, key)),
+                BlobKind::Ingest => peer.is_some(),
+            };
+            if is_wanted { self.fetch(kind, worker, from) } else { self.not_fetched(kind, worker) }
         }
     }
 

@@ -11,6 +11,7 @@ use covey_crdt::limits::WORKERS_MAX;
 use covey_crdt::stored::{Generation, StoredKey};
 
 use super::Node;
+use crate::blob::BlobKind;
 use crate::feed::RetainedFeedOp;
 use crate::input::MonoTime;
 use crate::limits::{FEEDS_PER_FRAME, PULL_BYTES_MAX, PULL_GRACE_MS, RETRY_MS};
@@ -161,7 +162,7 @@ impl Node {
         let Ok(worker) = WorkerId::new(&trimmed.worker, trimmed.rank) else { return self.malformed(from, 0) };
         let known = self.peers.get(&from).and_then(|peer| peer.feeds.get(&worker)).cloned();
         if known.is_some_and(|key| self.lacks_feed(&worker, &key)) && !self.fetches.has(&worker) {
-            self.fetches.queue(worker, from);
+            self.fetches.queue(BlobKind::Feed, worker, from);
             self.fetch_next();
         }
     }

@@ -17,7 +17,7 @@ use serde_bytes::ByteBuf;
 
 use super::Node;
 use crate::feed::FeedLog;
-use crate::limits::{FRAME_BYTES_GOAL, PUSH_DELAY_MS};
+use crate::limits::{FORKED_DOUBLINGS, FORKED_MS, FRAME_BYTES_GOAL, PUSH_DELAY_MS};
 use crate::note::Note;
 use crate::output::{Class, FeedOrder, Output};
 use crate::wire::{FeedOps, Message};
@@ -152,12 +152,19 @@ impl Node {
 
     pub(super) fn feed_forked(&mut self, worker: WorkerId, key: StoredKey, peer: LifeId) {
         let Some(log) = self.feeds.get_mut(&worker) else { return };
-        let count = |key: &StoredKey| (key.incarnation.clone(), key.generation);
-        let is_new = log.forked.as_ref().is_none_or(|known| count(known) < count(&key));
-        if !is_new {
-            return;
+        // A generation may carry a million blocks: a peer that is wrong about digests must not call for them without end.
+        let (mut times, now) = (0, self.now);
+        if let Some((known, at, before)) =
+            log.forked.as_ref().filter(|(known, ..)| known.incarnation >= key.incarnation)
+        {
+            let wait_ms = FORKED_MS << (*before).min(FORKED_DOUBLINGS);
+            if known.incarnation > key.incarnation || known.generation >= key.generation || now.since_ms(*at) < wait_ms
+            {
+                return;
+            }
+            times = before + 1;
         }
-        log.forked = Some(key);
+        log.forked = Some((key, now, times));
         let restarts = log.role == crate::feed::Role::Publisher;
         self.note(Note::FeedForked { worker: worker.clone(), peer });
         if restarts {

@@ -61,9 +61,12 @@ impl Node {
             })
             .map(|(life, _)| *life)
             .collect();
-        let _restarted = self.fetches.give_up(BlobKind::Ingest, &worker);
-        match self.pick(&givers).filter(|_| self.fetches.has_room(BlobKind::Ingest, &worker)) {
-            Some(giver) => self.fetch(BlobKind::Ingest, worker, giver),
+        self.fetches.give_up(BlobKind::Ingest, &worker);
+        match self.pick(&givers) {
+            Some(giver) => {
+                self.fetches.queue(BlobKind::Ingest, worker, giver);
+                self.fetch_next();
+            }
             None => self.outbox.push_back(Output::Feed(FeedOrder::HandedOff { worker, state: None })),
         }
     }
@@ -106,7 +109,8 @@ impl Node {
             return;
         }
         let fit = self.fit();
-        let mut starts = 0;
+        // Who begins without a state costs the engine a replay: no more begin than can be handed one in time.
+        let mut starts = self.fetches.count(BlobKind::Ingest);
         for worker in self.can_ingest.clone() {
             let (first, second) = first_two(&worker, &fit);
             let wanted = match () {

@@ -152,7 +152,7 @@ impl Intake {
             Input::ReplayEnded { ask, how } => self.on_replay_ended(now, ask, how),
             Input::Incarnation(incarnation) => self.on_incarnation(now, incarnation),
             Input::Feed(feed) => self.on_feed(now, feed),
-            Input::Restart if self.is_open => self.open_next(Why::Outrun),
+            Input::Restart if self.is_open => self.open_next(Why::Stranded),
             Input::Restart => {}
             Input::HandedOff(bytes) => self.on_handed_off(now, bytes.as_deref()),
             Input::Elapsed => {}
