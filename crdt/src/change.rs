@@ -69,6 +69,8 @@ pub struct FeedView {
     pub is_complete: bool,
     /// Blocks in it.
     pub blocks: usize,
+    /// In which keyspace they are, the first of several; `None` while there are none.
+    pub keyspace: Option<Arc<Keyspace>>,
 }
 
 impl FeedView {
@@ -76,7 +78,8 @@ impl FeedView {
     #[must_use]
     pub fn of(state: &FeedState) -> Self {
         let (is_last, is_complete) = (state.is_last, state.is_complete);
-        Self { key: state.key.clone(), is_last, is_complete, blocks: state.blocks() }
+        let keyspace = state.lanes().keys().next().map(|(keyspace, _)| Arc::clone(keyspace));
+        Self { key: state.key.clone(), is_last, is_complete, blocks: state.blocks(), keyspace }
     }
 }
 

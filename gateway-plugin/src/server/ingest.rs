@@ -185,7 +185,16 @@ impl Sink for Feeds {
             Note::Generation { why: Why::Restart, position } => {
                 info!(%worker, position, "events begin anew: the engine restarted");
             }
-            Note::Generation { why, position } => {
+            Note::Generation { why: Why::Raised, position } => {
+                info!(%worker, position, "an operator had the worker forgotten: events begin anew with what it holds");
+            }
+            Note::Generation { why: Why::Recovered, position } => {
+                info!(%worker, position, "all that the engine published is known again: a new generation begins");
+            }
+            Note::Generation { why: why @ (Why::Outrun | Why::Stranded), position } => {
+                warn!(%worker, position, why = why.name(), "gateways disagreed on events: a new generation begins");
+            }
+            Note::Generation { why: why @ (Why::Late | Why::Gap), position } => {
                 warn!(%worker, position, why = why.name(), "events were lost for good: a new generation begins");
             }
             Note::Gap { from, to } => info!(%worker, from, to, "events are missing and asked for"),
@@ -196,9 +205,6 @@ impl Sink for Feeds {
 
     fn report(&self, worker: &WorkerId, report: FeedReport) {
         let gateway = &self.gateway;
-        if let (Some(size), Some(model)) = (report.block_tokens, gateway.config().models.first()) {
-            gateway.learned_block_size(model, worker, size);
-        }
         let state = state_of(report.state.phase);
         let known = if state == FeedState::Exact { Known::Complete } else { Known::Partial };
         gateway.feed_changed(worker, known, report.block_tokens);
@@ -254,6 +260,7 @@ impl Ingest {
             Said::Begun(life) => self.begin(life),
             Said::Order(order) => self.obey(order).await,
             Said::Feed(worker, feed) => {
+                self.gateway.feed_speaks(&worker, feed.as_ref());
                 if let Some(running) = self.running.get(&worker) {
                     running.feed(feed.clone()).await;
                 }

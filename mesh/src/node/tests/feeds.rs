@@ -16,7 +16,7 @@ use crate::output::FeedOrder;
 use crate::wire::Message;
 
 /// The op of an engine's batch `position`: it stores one block and lets the third last go.
-fn op(net: &Net, position: u64) -> StoredOp {
+pub(super) fn op(net: &Net, position: u64) -> StoredOp {
     let added = vec![BlockHash(1_000 + position)];
     let removed = if position >= 3 { vec![BlockHash(1_000 + position - 3)] } else { Vec::new() };
     let key = StoredKey { incarnation: net.incarnation(0), generation: Generation::default(), position, part: 0 };
@@ -25,7 +25,7 @@ fn op(net: &Net, position: u64) -> StoredOp {
 }
 
 /// A mesh whose gateways all can read the worker's events, with owners assigned.
-fn mesh(names: &[&str]) -> Net {
+pub(super) fn mesh(names: &[&str]) -> Net {
     let mut net = Net::mesh(names);
     net.probe(0, "boot");
     for nth in 0..names.len() {
@@ -35,12 +35,12 @@ fn mesh(names: &[&str]) -> Net {
     net
 }
 
-fn with(net: &Net, role: Role) -> Vec<usize> {
+pub(super) fn with(net: &Net, role: Role) -> Vec<usize> {
     (0..net.nodes.len()).filter(|nth| net.nodes[*nth].feed_role(&worker()) == role).collect()
 }
 
 /// Everybody who ingests reads the batch.
-fn read(net: &mut Net, position: u64) {
+pub(super) fn read(net: &mut Net, position: u64) {
     for nth in 0..net.nodes.len() {
         if net.nodes[nth].feed_role(&worker()).ingests() {
             let op = op(net, position);
@@ -49,8 +49,37 @@ fn read(net: &mut Net, position: u64) {
     }
 }
 
-fn position(net: &Net, nth: usize) -> Option<u64> {
+pub(super) fn position(net: &Net, nth: usize) -> Option<u64> {
     net.nodes[nth].replica().feed(&worker()).map(|state| state.key.position)
+}
+
+/// What gateways say to one another about feeds, once each: ops, gaps, pulls, states, hand-offs.
+pub(super) fn play(net: &mut Net) {
+    for nth in 0..net.nodes.len() {
+        net.input(nth, Input::Local(Local::Ingests { worker: worker(), can: true }));
+    }
+    net.run(SETTLE_MS + 1_000);
+    let report = FeedReport { state: FeedState::Exact, ..FeedReport::default() };
+    for nth in 0..net.nodes.len() {
+        net.input(nth, Input::Local(Local::FeedReport { worker: worker(), report }));
+    }
+    (0..3).for_each(|position| read(net, position));
+    net.run(1_500);
+    net.swallow(|_, _, message| matches!(message, Message::FeedOps(_)));
+    (3..6).for_each(|position| read(net, position));
+    net.run(50);
+    net.swallow(|_, _, _| false);
+    read(net, 6);
+    net.run(1_000);
+    for nth in 0..net.nodes.len() {
+        net.input(nth, Input::Local(Local::AskHandOff { worker: worker() }));
+        net.run(5);
+        for giver in 0..net.nodes.len() {
+            let (to, state) = (net.life(nth), Some(Bytes::from_static(b"a state")));
+            net.input(giver, Input::Local(Local::HandOff { to, worker: worker(), state }));
+        }
+    }
+    net.run(500);
 }
 
 #[test]
