@@ -151,6 +151,15 @@ impl Client {
         Ok((text, move |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)))
     }
 
+    /// Makes something go wrong at an engine model (`POST /covey/fault`).
+    ///
+    /// # Errors
+    /// When nobody answers or the engine refuses; the text says which.
+    pub async fn fault(&self, base: &str, fault: &Value) -> Result<(), String> {
+        let done = self.post_json(&format!("{base}/covey/fault"), fault).await;
+        done.map(drop).map_err(|why| format!("{base} does not take the fault {fault}: {why}"))
+    }
+
     /// Sends an empty POST.
     ///
     /// # Errors
