@@ -17,9 +17,10 @@ pub enum Leg {
     Placements,
     /// The gateway that publishes a worker's feed is killed: the one that stands by goes on in the same generation
     KillOwner,
-    /// Both gateways that read a worker's events are killed at the same moment, once with a history that engines can
-    /// replay, once without
+    /// Both gateways that read a worker's events are killed at the same moment: others replay the engine's past
     KillBoth,
+    /// The same, with engines that keep no past: a generation is opened, and labelled as a part until the cache is cleared
+    KillBothShort,
     /// An engine restarts with its clock an hour back: nothing of its old life is predicted any more
     Restart,
 }
@@ -34,6 +35,7 @@ impl Leg {
             Self::Placements => "placements",
             Self::KillOwner => "kill-owner",
             Self::KillBoth => "kill-both",
+            Self::KillBothShort => "kill-both-short",
             Self::Restart => "restart",
         }
     }
@@ -42,7 +44,7 @@ impl Leg {
 /// Settings; the defaults are those under which the marks are set.
 #[derive(Args, Clone, Debug)]
 pub struct EventsArgs {
-    /// What to try, in this order. Those that break something start at least 3 gateways (kill-both 4), watch from the break
+    /// What to try, in this order. Those that break something start at least 3 gateways (kill-both… 4), watch from the break
     /// on for `--seconds` under load, and compare every state that a gateway shows with what the engine held at that position
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Leg::Model, Leg::Events, Leg::Placements])]
     pub legs: Vec<Leg>,

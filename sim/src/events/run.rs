@@ -40,7 +40,7 @@ impl Row {
             Leg::Model | Leg::Events => (EXACT_SHARE_MIN, 0),
             Leg::Placements => (0.0, u64::from(BLOCK_TOKENS)),
             // They have rows of their own.
-            Leg::KillOwner | Leg::KillBoth | Leg::Restart => (0.0, u64::MAX),
+            Leg::KillOwner | Leg::KillBoth | Leg::KillBothShort | Leg::Restart => (0.0, u64::MAX),
         };
         if figures.requests == 0 {
             missed.push("nothing was answered".to_owned());
@@ -100,7 +100,7 @@ pub async fn run(args: &EventsArgs) -> Result<ExitCode, String> {
         () = asked_to_stop() => return Err("interrupted: every process it had started was stopped".to_owned()),
     };
     let missed = rows.iter().map(|row| (row.leg.name(), row.missed()));
-    let missed = missed.chain(outcomes.iter().map(|outcome| (&*outcome.name, outcome.missed())));
+    let missed = missed.chain(outcomes.iter().map(|outcome| (outcome.name, outcome.missed())));
     let missed: Vec<_> =
         missed.flat_map(|(leg, why)| why.into_iter().map(move |why| format!("{leg}: {why}\n"))).collect();
     let heads = [(HEAD, rows.is_empty()), (Outcome::HEAD, outcomes.is_empty())];
@@ -125,7 +125,9 @@ async fn play(args: &EventsArgs) -> Result<(Vec<Row>, Vec<Outcome>), String> {
         match leg {
             Leg::Model => rows.push(in_virtual_time(args)),
             Leg::Events | Leg::Placements => rows.push(with_processes(args, leg).await?),
-            Leg::KillOwner | Leg::KillBoth | Leg::Restart => outcomes.extend(chaos::play(args, leg).await?),
+            Leg::KillOwner | Leg::KillBoth | Leg::KillBothShort | Leg::Restart => {
+                outcomes.extend(chaos::play(args, leg).await?)
+            }
         }
     }
     Ok((rows, outcomes))

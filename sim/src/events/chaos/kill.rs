@@ -32,7 +32,7 @@ const VICTIM: &str = "w0";
 /// Kills the publisher.
 pub(super) async fn owner(args: &EventsArgs) -> Result<Outcome, String> {
     let wiring = Wiring { gateways: args.gateways.max(3), ..Wiring::of(args) };
-    let mut play = Play::start(args, Leg::KillOwner, wiring, OWNER_MS_MAX, "kill-owner").await?;
+    let mut play = Play::start(args, Leg::KillOwner, wiring, OWNER_MS_MAX).await?;
     play.strike(&[Role::Publisher]).await?;
     play.finish(args, &Expected::SameGeneration).await
 }
@@ -41,7 +41,7 @@ pub(super) async fn owner(args: &EventsArgs) -> Result<Outcome, String> {
 /// of it again, and needs no generation.
 pub(super) async fn both(args: &EventsArgs) -> Result<Outcome, String> {
     let wiring = Wiring { gateways: args.gateways.max(4), ..Wiring::of(args) };
-    let mut play = Play::start(args, Leg::KillBoth, wiring, BOTH_MS_MAX, "kill-both").await?;
+    let mut play = Play::start(args, Leg::KillBoth, wiring, BOTH_MS_MAX).await?;
     play.strike(&[Role::Publisher, Role::Standby]).await?;
     play.finish(args, &Expected::SameGeneration).await
 }
@@ -49,7 +49,7 @@ pub(super) async fn both(args: &EventsArgs) -> Result<Outcome, String> {
 /// Kills publisher and standby of engines that keep too little for anybody to catch up.
 pub(super) async fn both_without_history(args: &EventsArgs) -> Result<Outcome, String> {
     let wiring = Wiring { gateways: args.gateways.max(4), replay_steps: SHORT_STEPS, ..Wiring::of(args) };
-    let mut play = Play::start(args, Leg::KillBoth, wiring, BOTH_MS_MAX, "kill-both short").await?;
+    let mut play = Play::start(args, Leg::KillBothShort, wiring, BOTH_MS_MAX).await?;
     play.strike(&[Role::Publisher, Role::Standby]).await?;
     play.finish(args, &Expected::NextGeneration).await
 }
@@ -85,13 +85,13 @@ struct Play {
 }
 
 impl Play {
-    async fn start(args: &EventsArgs, leg: Leg, wiring: Wiring, limit_ms: f64, name: &str) -> Result<Self, String> {
+    async fn start(args: &EventsArgs, leg: Leg, wiring: Wiring, limit_ms: f64) -> Result<Self, String> {
         let mut stage = Stage::start(args, leg, wiring).await?;
         let load = stage.load(None, false);
         stage.say(&format!("load for {} s", args.warm_s));
         stage.pass(args.warm_s).await?;
         let watch = stage.watch();
-        let (outcome, struck_at) = (Outcome::new(name, limit_ms), Instant::now());
+        let (outcome, struck_at) = (Outcome::new(leg, limit_ms), Instant::now());
         Ok(Self { stage, load: Some(load), outcome, before: Vec::new(), struck_at, struck_to: Vec::new(), watch })
     }
 

@@ -18,8 +18,8 @@ use super::args::{EventsArgs, Leg};
 /// What one leg came to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
-    /// The leg, with what makes this row special.
-    pub(super) name: String,
+    /// The leg.
+    pub(super) name: &'static str,
     /// From the break until all was as it should be; `None`: it never was.
     ms: Option<f64>,
     limit_ms: f64,
@@ -34,8 +34,8 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    fn new(name: &str, limit_ms: f64) -> Self {
-        Self { name: name.to_owned(), limit_ms, ..Self::default() }
+    fn new(leg: Leg, limit_ms: f64) -> Self {
+        Self { name: leg.name(), limit_ms, ..Self::default() }
     }
 
     fn fact(&mut self, name: &str, value: Value) {
@@ -96,15 +96,16 @@ impl Outcome {
     }
 }
 
-/// Plays a leg in which something breaks.
+/// Plays a leg in which something breaks; `None`: nothing does in this one.
 ///
 /// # Errors
 /// When something cannot be started, ends by itself or says something that cannot be read.
-pub(super) async fn play(args: &EventsArgs, leg: Leg) -> Result<Vec<Outcome>, String> {
+pub(super) async fn play(args: &EventsArgs, leg: Leg) -> Result<Option<Outcome>, String> {
     match leg {
-        Leg::KillOwner => Ok(vec![kill::owner(args).await?]),
-        Leg::KillBoth => Ok(vec![kill::both(args).await?, kill::both_without_history(args).await?]),
-        Leg::Restart => Ok(vec![restart::play(args).await?]),
-        Leg::Model | Leg::Events | Leg::Placements => Ok(Vec::new()),
+        Leg::KillOwner => kill::owner(args).await.map(Some),
+        Leg::KillBoth => kill::both(args).await.map(Some),
+        Leg::KillBothShort => kill::both_without_history(args).await.map(Some),
+        Leg::Restart => restart::play(args).await.map(Some),
+        Leg::Model | Leg::Events | Leg::Placements => Ok(None),
     }
 }

@@ -60,7 +60,7 @@ pub(super) async fn play(args: &EventsArgs) -> Result<Outcome, String> {
     stage.say(&format!("load for {} s", args.warm_s));
     stage.pass(args.warm_s).await?;
     let watch = stage.watch();
-    let mut outcome = Outcome::new("restart", OLD_MS_MAX);
+    let mut outcome = Outcome::new(Leg::Restart, OLD_MS_MAX);
     let before = counts(&stage).await?;
     let (old_token, old) = old_prompts(&stage, load.answered()).await?;
     outcome.fact("old prompts held", json!(old.len()));
