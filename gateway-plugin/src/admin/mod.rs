@@ -55,6 +55,7 @@ pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<Test
         .route("/workers/forget", post(forget::serve))
         .route("/mesh/state", get(state::serve_state))
         .route("/mesh/state/holder", get(state::serve_holder))
+        .route("/mesh/state/stored", get(state::serve_stored))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(gateway)

@@ -16,6 +16,7 @@ use covey_crdt::id::{Incarnation, LifeId, WorkerId};
 use covey_crdt::stored::StoredOp;
 use covey_mesh::feed::{FeedReport as Told, FeedState, Role};
 use covey_mesh::input::Local;
+use covey_mesh::inspect::Hex128;
 use covey_mesh::net::Mesh;
 use covey_mesh::output::FeedOrder;
 use serde::Serialize;
@@ -96,12 +97,20 @@ pub struct FeedShown {
     pub role: Role,
     /// How well its ingester knows the cache; only here where it ingests.
     pub state: Option<FeedState>,
+    /// The life of the worker's cache that the replica's state is of.
+    pub incarnation: Option<u64>,
     /// The engine's number of the next batch, as the replica has it.
     pub position: Option<u64>,
+    /// Whether the engine's cache was in that state: between the ops of one batch it was not.
+    pub is_last: bool,
     /// How often counting began anew.
     pub generation: Option<u32>,
+    /// Which gateway's life began it, in hex; zero in the first generation.
+    pub generation_life: Option<Hex128>,
     /// Blocks stored, on all tiers.
     pub blocks: Option<usize>,
+    /// Over these blocks, in hex: gateways with equal sets show the same.
+    pub contents: Option<Hex128>,
     /// Whether these are all.
     pub is_complete: bool,
     /// Why there is no connection to the engine.
@@ -359,9 +368,13 @@ impl Gateway {
                 worker: worker.to_string(),
                 role,
                 state: report.as_ref().map(|report| state_of(report.state.phase)),
+                incarnation: view.as_ref().map(|view| view.key.incarnation.counter),
                 position: view.as_ref().map(|view| view.key.position),
+                is_last: view.as_ref().is_some_and(|view| view.is_last),
                 generation: view.as_ref().map(|view| view.key.generation.counter),
+                generation_life: view.as_ref().map(|view| Hex128(view.key.generation.life)),
                 blocks: view.as_ref().map(|view| view.blocks),
+                contents: view.as_ref().map(|view| Hex128(view.contents.0)),
                 is_complete: view.is_some_and(|view| view.is_complete),
                 trouble: report.and_then(|report| report.trouble),
                 counted: BTreeMap::from([

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod chaos;
 mod cli;
 mod converge;
 mod demo;

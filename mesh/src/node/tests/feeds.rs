@@ -10,6 +10,7 @@ use covey_crdt::stored::{Generation, StoredKey, StoredLane, StoredOp};
 use super::{Net, config, keyspace, worker};
 use crate::feed::{FeedReport, FeedState, Role};
 use crate::input::{Input, Local};
+use crate::inspect::{Answer, Ask, PAGE_STORED};
 use crate::limits::{BLOB_PIECE_BYTES, LINGER_MS, SETTLE_MS};
 use crate::note::Note;
 use crate::output::FeedOrder;
@@ -257,4 +258,31 @@ fn i12_an_ingester_that_says_nothing_any_more_knows_nothing() {
     assert_eq!(state(&net), FeedState::Exact);
     net.run(crate::limits::REPORT_MS + 200);
     assert_eq!(state(&net), FeedState::Stale);
+}
+
+#[test]
+fn stored_coverage_is_read_in_pages_that_add_up_to_the_set_and_name_its_state() {
+    let mut net = mesh(&["a"]);
+    let (blocks, last) = (PAGE_STORED as u64 + 10, BlockHash(7));
+    let mut begun = op(&net, 0);
+    begun.lanes[0].added = (0..blocks).map(|nth| BlockHash(1_000 + nth)).collect();
+    let other = StoredLane { lane: LaneId(1), added: vec![last], removed: Vec::new(), ..begun.lanes[0].clone() };
+    begun.lanes.push(other);
+    net.input(0, Input::Local(Local::Ingested(Box::new(begun))));
+    let (mut after, mut read, mut pages) = (None, Vec::new(), 0);
+    loop {
+        let Answer::Stored(page) = net.nodes[0].inspect(&Ask::Stored { worker: worker(), after }) else {
+            panic!("a page of stored coverage")
+        };
+        let state = net.nodes[0].replica().feed(&worker()).expect("it has one");
+        let row = page.feed.expect("its state");
+        assert_eq!((row.position, row.blocks, row.contents.0), (0, blocks + 1, state.contents().0));
+        read.extend(page.sets.iter().flat_map(|set| set.hashes.iter().map(|hash| (set.lane, hash.0))));
+        (after, pages) = (page.next, pages + 1);
+        if after.is_none() {
+            break;
+        }
+    }
+    let first = (0..blocks).map(|nth| (0, 1_000 + nth));
+    assert_eq!((pages, read), (2, first.chain([(1, last.0)]).collect::<Vec<_>>()));
 }
