@@ -35,21 +35,21 @@ fn check(row: &Value, said: &str) {
 
 #[test]
 fn the_standby_of_a_killed_owner_goes_on_without_a_loss_in_the_same_generation() {
-    let Some((row, said)) = play("kill-owner", &["--workers", "1", "--warm-s", "1", "--seconds", "5"]) else { return };
+    let Some((row, said)) = play("kill-owner", &["--workers", "1", "--warm-s", "1", "--seconds", "3"]) else { return };
     check(&row, &said);
     assert_eq!(row["facts"]["w0's generation"], json!([0, 0]), "{said}");
 }
 
 #[test]
 fn who_comes_after_both_owners_replays_the_engine_from_its_first_batch() {
-    let Some((row, said)) = play("kill-both", &["--workers", "1", "--warm-s", "1", "--seconds", "6"]) else { return };
+    let Some((row, said)) = play("kill-both", &["--workers", "1", "--warm-s", "1", "--seconds", "4"]) else { return };
     check(&row, &said);
     assert_eq!(row["facts"]["w0's generation"], json!([0, 0]), "{said}");
 }
 
 #[test]
 fn who_comes_after_both_owners_of_an_engine_without_history_says_that_it_knows_a_part() {
-    let flags = ["--workers", "1", "--warm-s", "1", "--seconds", "5"];
+    let flags = ["--workers", "1", "--warm-s", "1", "--seconds", "3"];
     let Some((row, said)) = play("kill-both-short", &flags) else { return };
     check(&row, &said);
     assert_eq!(row["facts"]["w0's generation"][0], 0, "{said}");
@@ -58,7 +58,7 @@ fn who_comes_after_both_owners_of_an_engine_without_history_says_that_it_knows_a
 
 #[test]
 fn nothing_of_an_old_life_is_predicted_once_the_restarted_engine_s_new_life_was_seen() {
-    let Some((row, said)) = play("restart", &["--workers", "2", "--warm-s", "3", "--seconds", "2"]) else { return };
+    let Some((row, said)) = play("restart", &["--workers", "2", "--warm-s", "2", "--seconds", "2"]) else { return };
     check(&row, &said);
     assert!(row["facts"]["old prompts asked"].as_u64().unwrap() > 3, "{said}");
 }
