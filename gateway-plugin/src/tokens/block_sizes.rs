@@ -157,6 +157,7 @@ fn most_common(workers: &BTreeMap<WorkerId, u32>) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use covey_crdt::digest::Digest;
     use covey_crdt::id::{Incarnation, Token};
     use covey_crdt::stored::{Generation, StoredKey};
 
@@ -213,6 +214,7 @@ mod tests {
             is_last: true,
             is_complete: true,
             blocks: 1,
+            contents: Digest::default(),
             keyspace: keyspace(&model, block_tokens, HashKeyId(0)),
         };
         assert!(matches!(sizes.fed(&worker(1), Some(&feed(16))), Learned::Size { block_tokens: 16, .. }));

@@ -147,7 +147,7 @@ impl Client {
     /// # Errors
     /// When nobody answers or the engine refuses; the text says which.
     pub async fn fault(&self, base: &str, fault: &Value) -> Result<(), String> {
-        let done = self.post_json(&format!("{base}/covey/fault"), fault).await;
+        let done = self.open(&format!("{base}/covey/fault"), fault).await;
         done.map(drop).map_err(|why| format!("{base} does not take the fault {fault}: {why}"))
     }
 

@@ -25,13 +25,16 @@ const SAVED_S: f64 = 0.5;
 const KEPT_TOKENS: usize = 768;
 const KEPT_MAX: usize = 4_096;
 
+/// Which worker answered, and how the prompt began.
+type Answered = (String, Vec<u32>);
+
 /// What others have to do with a drive under way.
 #[derive(Debug, Default)]
 pub(super) struct Control {
     /// Send no more.
     pub(super) stop: AtomicBool,
     /// Turns that were answered: by which worker, and how their prompts began. Where it is kept.
-    pub(super) answered: Option<Mutex<Vec<(String, Vec<u32>)>>>,
+    pub(super) answered: Option<Mutex<Vec<Answered>>>,
 }
 
 impl Control {

@@ -4,7 +4,7 @@
 //! Not here: who asks and who listens (`witness`). Apart from `gateway_plugin::ingest` on purpose, of which only the reading of
 //! bytes is used: what is to be judged is not judged by itself.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use covey_crdt::digest::Digest;
@@ -68,7 +68,7 @@ struct ToldBlock {
 pub(super) struct Held {
     naming: Arc<Naming>,
     /// Name and copies by the engine's own name. What has no copy keeps its name.
-    known: HashMap<u64, (BlockHash, u32)>,
+    known: BTreeMap<u64, (BlockHash, u32)>,
     state: FeedState,
 }
 
@@ -78,8 +78,8 @@ impl Held {
     /// # Errors
     /// When a block's parent is not there, so that it has no name.
     pub(super) fn of(told: &Told, naming: &Arc<Naming>) -> Result<Self, String> {
-        let blocks: HashMap<u64, &ToldBlock> = told.blocks.iter().map(|block| (block.hash, block)).collect();
-        let mut known: HashMap<u64, (BlockHash, u32)> = HashMap::with_capacity(blocks.len());
+        let blocks: BTreeMap<u64, &ToldBlock> = told.blocks.iter().map(|block| (block.hash, block)).collect();
+        let mut known: BTreeMap<u64, (BlockHash, u32)> = BTreeMap::new();
         for block in &told.blocks {
             let (mut path, mut next) = (Vec::new(), Some(block));
             while let Some(block) = next.filter(|block| !known.contains_key(&block.hash)) {
@@ -121,7 +121,7 @@ impl Held {
     /// # Errors
     /// When the events cannot follow on what is held.
     pub(super) fn apply(&mut self, events: &[Event]) -> Result<(Vec<BlockHash>, Vec<BlockHash>), String> {
-        let mut before: HashMap<u64, bool> = HashMap::new();
+        let mut before: BTreeMap<u64, bool> = BTreeMap::new();
         for event in events {
             match event {
                 Event::Stored(stored) => self.store(stored, &mut before)?,
@@ -163,7 +163,7 @@ impl Held {
         Ok((added, removed))
     }
 
-    fn store(&mut self, stored: &Stored, before: &mut HashMap<u64, bool>) -> Result<(), String> {
+    fn store(&mut self, stored: &Stored, before: &mut BTreeMap<u64, bool>) -> Result<(), String> {
         let parent = match stored.parent {
             Some(parent) => Some(self.known.get(&parent).ok_or("a block was stored behind an unknown one")?.0),
             None => None,
