@@ -20,6 +20,8 @@ use crate::client::Client;
 use crate::engine::{BLOCK_TOKENS, EngineConfig};
 use crate::worker::asked_to_stop;
 
+/// Virtual time is cheap: the model is measured for at least so many seconds.
+const MODEL_SECONDS: u32 = 600;
 /// Least share of requests predicted exactly where events are read.
 const EXACT_SHARE_MIN: f64 = 0.99;
 
@@ -145,7 +147,7 @@ fn in_virtual_time(args: &EventsArgs) -> Row {
         traffic: traffic(args, 1),
         blocks_per_s: args.blocks_per_s,
         lag_us: u64::from(args.lag_ms) * 1_000,
-        seconds: args.warm_s + args.seconds,
+        seconds: args.warm_s + args.seconds.max(MODEL_SECONDS),
         bridge_us: 1_000_000,
     });
     Row { leg: Leg::Model, figures: run.figures, blocks_per_s: run.blocks_per_s, failed: Vec::new() }
