@@ -1,10 +1,11 @@
 //! What a merge altered, as the read index needs to know it. The index is built from these and from nothing else.
 //!
-//! Not here: recency, floors, digests; a reader only asks "how deep does this holder reach". Runs and slots are local
+//! Not here: recency, floors, digests (but that of a feed's sets, for people); a reader only asks "how deep does this holder reach". Runs and slots are local
 //! numbers of one replica: they are never compared between replicas and never go over the wire.
 
 use std::sync::Arc;
 
+use crate::digest::Digest;
 use crate::hash::BlockHash;
 use crate::id::{Incarnation, WorkerId};
 use crate::keyspace::Keyspace;
@@ -69,6 +70,10 @@ pub struct FeedView {
     pub is_complete: bool,
     /// Blocks in it.
     pub blocks: usize,
+    /// In which keyspace they are, the first of several; `None` while there are none.
+    pub keyspace: Option<Arc<Keyspace>>,
+    /// Over its sets: equal for equal sets, whatever the key.
+    pub contents: Digest,
 }
 
 impl FeedView {
@@ -76,7 +81,9 @@ impl FeedView {
     #[must_use]
     pub fn of(state: &FeedState) -> Self {
         let (is_last, is_complete) = (state.is_last, state.is_complete);
-        Self { key: state.key.clone(), is_last, is_complete, blocks: state.blocks() }
+        let keyspace = state.lanes().keys().next().map(|(keyspace, _)| Arc::clone(keyspace));
+        let (blocks, contents) = (state.blocks(), state.contents());
+        Self { key: state.key.clone(), is_last, is_complete, blocks, keyspace, contents }
     }
 }
 

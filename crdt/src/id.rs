@@ -154,6 +154,12 @@ impl WorkerId {
         Ok(Self { name: shared(name)?, rank })
     }
 
+    /// Another data-parallel rank of the same engine.
+    #[must_use]
+    pub fn of_rank(&self, rank: u16) -> Self {
+        Self { name: Arc::clone(&self.name), rank }
+    }
+
     /// The id or canonical URL, without the rank.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -4,15 +4,18 @@
 //!
 //! Not here: who asks, and what two replicas' pages mean together (`covey-gateway-plugin`'s `admin::diff`). Upholds I9.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::hash::PathId;
+use crate::digest::Digest;
+use crate::hash::{BlockHash, PathId};
 use crate::id::WorkerId;
 use crate::keyspace::Keyspace;
 use crate::lane::LaneId;
 use crate::placed::Placed;
 use crate::replica::Replica;
 use crate::stamp::Stamp;
+use crate::stored::FeedState;
 use crate::worker::WorkerRecord;
 
 /// A holder as an inspection names it.
@@ -26,6 +29,21 @@ pub struct HolderView<'a> {
     pub lane: LaneId,
     /// What it covers.
     pub placed: &'a Placed,
+}
+
+/// Part of a set of stored coverage.
+#[derive(Clone, Debug)]
+pub struct StoredStretch<'a> {
+    /// Which of the worker's holders.
+    pub holder: (&'a Arc<Keyspace>, LaneId),
+    /// Hash of its name.
+    pub id: u64,
+    /// Over the whole set.
+    pub digest: Digest,
+    /// Blocks in the whole set.
+    pub count: usize,
+    /// Those of this page, ascending.
+    pub blocks: Vec<BlockHash>,
 }
 
 /// Blocks of one touch in a row: `paths[i]` lies at depth `from + i`.
@@ -73,6 +91,32 @@ impl Replica {
             HolderView { id, keyspace, lane: *lane, placed }
         });
         Some((record, holders.find(|holder| holder.id == id)))
+    }
+
+    /// What a feed's sets hold, in canonical order, from the first block after `after` (a holder's id and its last block seen)
+    /// on: `most` blocks at most.
+    #[must_use]
+    pub fn stored_stretches<'a>(
+        worker: &WorkerId,
+        feed: &'a FeedState,
+        after: Option<(u64, BlockHash)>,
+        most: usize,
+    ) -> Vec<StoredStretch<'a>> {
+        let (mut found, mut left, mut seen) = (Vec::new(), most, after.is_none());
+        for ((keyspace, lane), set) in feed.lanes() {
+            let id = crate::outline::holder_name(worker, &(Arc::clone(keyspace), *lane));
+            let is_cut = after.is_some_and(|(last, _)| last == id);
+            if !(seen || is_cut) || left == 0 {
+                continue;
+            }
+            let last = after.filter(|_| is_cut).map(|(_, block)| block);
+            let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+            let blocks: Vec<_> = set.blocks().range((from, Bound::Unbounded)).take(left).copied().collect();
+            (left, seen) = (left - blocks.len(), true);
+            let (digest, count) = (set.digest(), set.blocks().len());
+            found.push(StoredStretch { holder: (keyspace, *lane), id, digest, count, blocks });
+        }
+        found
     }
 
     /// Blocks of a holder in the order of stamp, then depth, from the first after `after` on: `most` blocks at most (at

@@ -149,6 +149,8 @@ plants! {
         "an op of a feed is applied although the one before it is missing: the state is none the engine was ever in";
     FeedOpImpure, "feed-op-impure", 60,
         "P3 off: what an op of a feed says depends on the gateway that made it, so two publishers differ at one position";
+    RaisedContinues, "raised-continues", 60,
+        "R11 off: an ingester goes on counting when an incarnation is raised by force, so nobody says again what is held";
     SummaryWhileDirty, "summary-while-dirty", 20,
         "a dirty replica's summary carries a digest, so pages show a state that its vector does not describe";
 }

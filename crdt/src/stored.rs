@@ -20,7 +20,7 @@ use crate::lane::LaneId;
 use crate::lattice::{Lattice, Merged};
 use crate::limits::{KEYSPACES_PER_WORKER_MAX, STORED_BLOCKS_MAX};
 use crate::plant::{Plant, planted};
-use crate::worker::{holder_bytes, worker_bytes};
+use crate::worker::{holder_bytes, keyspace_bytes, worker_bytes};
 
 /// Restart of an engine stream's counting after a gap that nobody could fill: `(counter, life)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -261,6 +261,19 @@ impl FeedState {
             bytes.extend_from_slice(&set.digest.0.to_be_bytes());
         }
         Digest::of(&bytes)
+    }
+
+    /// Over the sets alone: equal for equal sets, whoever's they are and at whatever key. O(holders).
+    #[must_use]
+    pub fn contents(&self) -> Digest {
+        let mut all = Digest::default();
+        for ((keyspace, lane), set) in &self.lanes {
+            let mut bytes = keyspace_bytes(keyspace);
+            bytes.push(lane.0);
+            bytes.extend_from_slice(&set.digest.0.to_be_bytes());
+            all.add(Digest::of(&bytes));
+        }
+        all
     }
 
     /// Whether every incremental count and digest equals one computed anew.

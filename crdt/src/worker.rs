@@ -194,12 +194,19 @@ pub(crate) fn worker_bytes(worker: &WorkerId) -> Vec<u8> {
 /// The canonical bytes of a holder's name.
 pub(crate) fn holder_bytes(worker: &WorkerId, keyspace: &Keyspace, lane: LaneId) -> Vec<u8> {
     let mut bytes = worker_bytes(worker);
+    bytes.extend_from_slice(&keyspace_bytes(keyspace));
+    bytes.push(lane.0);
+    bytes
+}
+
+/// The canonical bytes of a keyspace.
+pub(crate) fn keyspace_bytes(keyspace: &Keyspace) -> Vec<u8> {
+    let mut bytes = Vec::new();
     text(&mut bytes, keyspace.model.as_str());
     bytes.push(keyspace.unit.to_byte());
     bytes.extend_from_slice(&keyspace.block_units.to_be_bytes());
     bytes.push(keyspace.scheme.0);
     bytes.extend_from_slice(&keyspace.key_id.0.to_be_bytes());
-    bytes.push(lane.0);
     bytes
 }
 

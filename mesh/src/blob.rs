@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use covey_crdt::id::{LifeId, WorkerId};
+use covey_crdt::limits::WORKERS_MAX;
 
 use crate::input::MonoTime;
 use crate::limits::{BLOB_BYTES_MAX, BLOB_MS, BLOB_PIECE_BYTES, BLOBS_MAX};
@@ -43,6 +44,8 @@ struct Donation {
     id: u64,
     /// `None` while the host is being asked for it.
     bytes: Option<Bytes>,
+    /// Its last piece was sent: it is kept in case that is lost, and makes room for others.
+    is_sent: bool,
     at: MonoTime,
 }
 
@@ -79,19 +82,30 @@ impl Donations {
             let Some(bytes) = &donation.bytes else { return Ready::Wait };
             let from = offset.min(bytes.len());
             let to = (from + BLOB_PIECE_BYTES).min(bytes.len());
+            donation.is_sent |= to == bytes.len();
             return Ready::Piece { total: bytes.len(), bytes: bytes.slice(from..to) };
         }
-        if offset > 0 || (!self.0.contains_key(&key) && self.0.len() >= BLOBS_MAX) {
+        if offset > 0 || (!self.0.contains_key(&key) && !self.make_room()) {
             return Ready::Busy;
         }
-        self.0.insert(key, Donation { id, bytes: None, at: now });
+        self.0.insert(key, Donation { id, bytes: None, is_sent: false, at: now });
         Ready::Make
+    }
+
+    /// Whether another fits, once what was sent longest ago is dropped.
+    fn make_room(&mut self) -> bool {
+        if self.0.len() >= BLOBS_MAX {
+            let sent = self.0.iter().filter(|(_, donation)| donation.is_sent).min_by_key(|(_, donation)| donation.at);
+            let Some(key) = sent.map(|(key, _)| key.clone()) else { return false };
+            self.0.remove(&key);
+        }
+        true
     }
 
     /// It is made now. The number of the session that waits for it, if one still does.
     pub(crate) fn made(&mut self, to: LifeId, worker: &WorkerId, kind: BlobKind, bytes: Bytes) -> Option<u64> {
         let donation = self.0.get_mut(&(to, worker.clone(), kind))?;
-        if donation.bytes.is_some() || bytes.len() > BLOB_BYTES_MAX {
+        if donation.bytes.is_some() {
             return None;
         }
         donation.bytes = Some(bytes);
@@ -126,20 +140,48 @@ pub(crate) struct Fetch {
 /// Names a transfer.
 pub(crate) type Transfer = (BlobKind, WorkerId);
 
-/// What is being received.
+/// What is being received, and what is to be fetched next, from whom.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fetches(BTreeMap<(BlobKind, WorkerId), Fetch>);
+pub(crate) struct Fetches {
+    under_way: BTreeMap<(BlobKind, WorkerId), Fetch>,
+    next: BTreeMap<(BlobKind, WorkerId), LifeId>,
+}
 
 impl Fetches {
     /// Whether another can begin.
-    pub(crate) fn has_room(&self, kind: BlobKind, worker: &WorkerId) -> bool {
-        !self.0.contains_key(&(kind, worker.clone()))
-            && self.0.keys().filter(|(of, _)| *of == kind).count() < BLOBS_MAX / 2
+    fn has_room(&self, kind: BlobKind, worker: &WorkerId) -> bool {
+        !self.under_way.contains_key(&(kind, worker.clone()))
+            && self.under_way.keys().filter(|(of, _)| *of == kind).count() < BLOBS_MAX / 2
+    }
+
+    /// It is fetched as soon as there is room.
+    pub(crate) fn queue(&mut self, kind: BlobKind, worker: WorkerId, from: LifeId) {
+        if self.next.len() < 2 * WORKERS_MAX {
+            self.next.insert((kind, worker), from);
+        }
+    }
+
+    /// What is fetched next, when there is room for it, and from whom.
+    pub(crate) fn pop(&mut self) -> Option<(Transfer, LifeId)> {
+        let has_room = |(kind, worker): &&Transfer| self.has_room(*kind, worker);
+        let next = self.next.keys().find(has_room)?.clone();
+        self.next.remove_entry(&next)
+    }
+
+    /// How many of a kind are under way or wait.
+    pub(crate) fn count(&self, kind: BlobKind) -> usize {
+        self.under_way.keys().chain(self.next.keys()).filter(|(of, _)| *of == kind).count()
+    }
+
+    /// Whether a feed is being fetched, or will be.
+    pub(crate) fn has(&self, worker: &WorkerId) -> bool {
+        let feed = (BlobKind::Feed, worker.clone());
+        self.next.contains_key(&feed) || self.under_way.contains_key(&feed)
     }
 
     pub(crate) fn begin(&mut self, now: MonoTime, kind: BlobKind, worker: WorkerId, from: LifeId, id: u64) {
         let fetch = Fetch { from, id, bytes: Vec::new(), total: None, asked: now, progress: now };
-        self.0.insert((kind, worker), fetch);
+        self.under_way.insert((kind, worker), fetch);
     }
 
     /// Takes a piece. `Some(Ok)`: all is here. `Some(Err)`: it is over, without a result. `None`: ask for the next.
@@ -151,10 +193,10 @@ impl Fetches {
         piece: &[u8],
     ) -> Option<Result<Vec<u8>, NoBlob>> {
         let key = (kind, worker.clone());
-        let fetch = self.0.get_mut(&key).filter(|fetch| fetch.from == from && fetch.id == id)?;
+        let fetch = self.under_way.get_mut(&key).filter(|fetch| fetch.from == from && fetch.id == id)?;
         let is_odd = total > BLOB_BYTES_MAX || fetch.total.is_some_and(|known| known != total);
         if total == 0 || is_odd || piece.len() > total.saturating_sub(offset) {
-            self.0.remove(&key);
+            self.under_way.remove(&key);
             return Some(Err(NoBlob));
         }
         if offset != fetch.bytes.len() || piece.is_empty() {
@@ -166,12 +208,12 @@ impl Fetches {
         if fetch.bytes.len() < total {
             return None;
         }
-        self.0.remove(&key).map(|fetch| Ok(fetch.bytes))
+        self.under_way.remove(&key).map(|fetch| Ok(fetch.bytes))
     }
 
     /// How far a transfer is, and whom it is from.
     pub(crate) fn at(&mut self, kind: BlobKind, worker: &WorkerId) -> Option<(&mut Fetch, usize)> {
-        let fetch = self.0.get_mut(&(kind, worker.clone()))?;
+        let fetch = self.under_way.get_mut(&(kind, worker.clone()))?;
         let offset = fetch.bytes.len();
         Some((fetch, offset))
     }
@@ -183,7 +225,7 @@ impl Fetches {
         patience: impl Fn(LifeId, u64, u64) -> Option<u64>,
     ) -> (Vec<Transfer>, Vec<Transfer>) {
         let (mut again, mut over) = (Vec::new(), Vec::new());
-        for ((kind, worker), fetch) in &self.0 {
+        for ((kind, worker), fetch) in &self.under_way {
             let waits = |least, round_trips| patience(fetch.from, least, round_trips);
             let (Some(give_up), Some(retry)) = (waits(BLOB_MS, 8), waits(crate::limits::RETRY_MS, 2)) else {
                 over.push((*kind, worker.clone()));
@@ -196,13 +238,14 @@ impl Fetches {
             }
         }
         for key in &over {
-            self.0.remove(key);
+            self.under_way.remove(key);
         }
         (again, over)
     }
 
-    pub(crate) fn give_up(&mut self, kind: BlobKind, worker: &WorkerId) -> bool {
-        self.0.remove(&(kind, worker.clone())).is_some()
+    pub(crate) fn give_up(&mut self, kind: BlobKind, worker: &WorkerId) {
+        self.under_way.remove(&(kind, worker.clone()));
+        self.next.remove(&(kind, worker.clone()));
     }
 }
 
@@ -234,6 +277,25 @@ mod tests {
             }
         }
         assert_eq!(result, Some(Ok(whole)));
+    }
+
+    #[test]
+    fn what_was_sent_whole_makes_room_for_the_next_and_can_be_asked_for_again() {
+        let (mut donations, now, to) = (Donations::default(), MonoTime::from_ms(1), LifeId(1));
+        let named = |nth: usize| WorkerId::new(&format!("w{nth}"), 0).expect("a name");
+        for nth in 0..3 * BLOBS_MAX {
+            let ask = (to, &named(nth), BlobKind::Feed);
+            assert_eq!(donations.ask(now, ask, 7, 0), Ready::Make, "{nth}: the ones before it are out");
+            assert_eq!(donations.made(to, &named(nth), BlobKind::Feed, Bytes::from_static(b"all")), Some(7));
+            for _ in 0..2 {
+                assert!(matches!(donations.ask(now, ask, 7, 0), Ready::Piece { total: 3, .. }));
+            }
+        }
+        let mut waiting = Donations::default();
+        for nth in 0..BLOBS_MAX {
+            assert_eq!(waiting.ask(now, (to, &named(nth), BlobKind::Ingest), 7, 0), Ready::Make);
+        }
+        assert_eq!(waiting.ask(now, (to, &named(99), BlobKind::Ingest), 7, 0), Ready::Busy);
     }
 
     #[test]

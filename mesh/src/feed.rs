@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use covey_crdt::keyspace::Keyspace;
+use covey_crdt::limits::KEYSPACES_PER_WORKER_MAX;
 use covey_crdt::stored::{StoredKey, StoredOp};
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +105,10 @@ pub(crate) struct RetainedFeedOp {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FeedLog {
     retained: VecDeque<RetainedFeedOp>,
-    held: BTreeMap<StoredKey, Arc<StoredOp>>,
+    /// With the bytes that each takes.
+    held: BTreeMap<StoredKey, (Arc<StoredOp>, usize)>,
+    /// When the feed last moved, or an op was held while none was.
+    pub(crate) held_at: MonoTime,
     /// Own ops that are not known to be published, in order, and when each was made.
     outbox: VecDeque<(Arc<StoredOp>, MonoTime)>,
     /// Since when a peer is known to be further.
@@ -120,8 +124,8 @@ pub(crate) struct FeedLog {
     pub(crate) report_at: MonoTime,
     /// Keyspaces that events spoke about.
     pub(crate) speaks: BTreeSet<Arc<Keyspace>>,
-    /// A peer was seen with another state under the same key.
-    pub(crate) forked: Option<StoredKey>,
+    /// A peer was seen with another state under this key, when, and how often in this incarnation.
+    pub(crate) forked: Option<(StoredKey, MonoTime, u32)>,
 }
 
 impl FeedLog {
@@ -153,7 +157,7 @@ impl FeedLog {
     /// Retained ops that lead on from `after`: the ones behind it, or a generation's from its first op on. `None` when
     /// they do not reach back that far.
     pub(crate) fn after(&self, after: Option<&StoredKey>) -> Option<impl Iterator<Item = &RetainedFeedOp>> {
-        let known = after.and_then(|after| self.retained.iter().position(|op| op.key == *after).map(|nth| nth + 1));
+        let known = after.and_then(|after| self.find(after)).map(|nth| nth + 1);
         let begun = || self.retained.iter().rposition(|op| op.begins && after.is_none_or(|after| op.key > *after));
         let from = known.or_else(begun)?;
         Some(self.retained.iter().skip(from))
@@ -161,30 +165,58 @@ impl FeedLog {
 
     /// The bytes of the op that led to `key`, if it is retained.
     pub(crate) fn bytes_of(&self, key: &StoredKey) -> Option<&Bytes> {
-        self.retained.iter().rev().find(|op| op.key == *key).map(|op| &op.bytes)
+        self.find(key).and_then(|nth| self.retained.get(nth)).map(|op| &op.bytes)
     }
 
-    /// Holds an op until the one before it comes; the furthest goes when there are too many.
-    pub(crate) fn hold(&mut self, op: Arc<StoredOp>) {
-        self.held.insert(op.key.clone(), op);
-        if self.held.len() > FEED_HELD_MAX {
-            self.held.pop_last();
+    /// Which retained op led to `key`: they were applied in order.
+    fn find(&self, key: &StoredKey) -> Option<usize> {
+        self.retained.binary_search_by(|op| op.key.cmp(key)).ok()
+    }
+
+    /// Holds an op until the one before it comes; the furthest goes when there are too many. Bytes that are free again.
+    pub(crate) fn hold(&mut self, op: Arc<StoredOp>, bytes: usize, at: MonoTime) -> usize {
+        if self.held.is_empty() {
+            self.held_at = at;
         }
+        let doubled = self.held.insert(op.key.clone(), (op, bytes)).map_or(0, |(_, bytes)| bytes);
+        let furthest = if self.held.len() > FEED_HELD_MAX { self.held.pop_last() } else { None };
+        doubled + furthest.map_or(0, |(_, (_, bytes))| bytes)
     }
 
-    /// The first held op behind `key`; what is not behind it is of no use any more.
-    pub(crate) fn next_held(&mut self, key: Option<&StoredKey>) -> Option<Arc<StoredOp>> {
+    /// The first held op behind `key`, and the bytes that are free again: what is not behind it is of no use any more.
+    pub(crate) fn next_held(&mut self, key: Option<&StoredKey>) -> (Option<Arc<StoredOp>>, usize) {
+        let mut freed = 0;
         while let Some(entry) = self.held.first_entry() {
             if key.is_none_or(|key| entry.key() > key) {
-                return Some(Arc::clone(entry.get()));
+                return (Some(Arc::clone(&entry.get().0)), freed);
             }
-            entry.remove();
+            freed += entry.remove().1;
         }
-        None
+        (None, freed)
     }
 
-    pub(crate) fn unhold(&mut self, key: &StoredKey) {
-        self.held.remove(key);
+    /// It is held no longer. Bytes that are free again.
+    pub(crate) fn unhold(&mut self, key: &StoredKey) -> usize {
+        self.held.remove(key).map_or(0, |(_, bytes)| bytes)
+    }
+
+    /// Nothing is held any longer. Bytes that are free again.
+    pub(crate) fn unhold_all(&mut self) -> usize {
+        std::mem::take(&mut self.held).into_values().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Events spoke about these keyspaces.
+    pub(crate) fn spoke(&mut self, about: impl IntoIterator<Item = Arc<Keyspace>>) {
+        for keyspace in about {
+            if self.speaks.len() < KEYSPACES_PER_WORKER_MAX {
+                self.speaks.insert(keyspace);
+            }
+        }
+    }
+
+    /// Whether nothing is kept and nothing is done here.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.role == Role::Off && self.retained.is_empty() && self.held.is_empty() && self.outbox.is_empty()
     }
 
     /// An op of the own ingester. `false`: there are too many, and all are dropped; the ingester has to begin anew.

@@ -95,6 +95,12 @@ pub enum Local {
         /// Which.
         worker: WorkerId,
     },
+    /// The operator wants everything forgotten that anybody holds of a worker, also what is still on its way: another life
+    /// of its cache begins under the engine's own token. Where events are read they say again what it holds.
+    Raise {
+        /// Which.
+        worker: WorkerId,
+    },
     /// This gateway's load on a worker is now this.
     Load {
         /// Which.

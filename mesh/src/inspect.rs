@@ -8,11 +8,14 @@
 //!
 //! Not here: answering (`node::inspect`), how an ask reaches the mesh thread (`net`). Upholds I9 (pages are bounded), I12.
 
+mod stored;
+
 use covey_crdt::id::{LifeId, WorkerId};
 use covey_crdt::stamp::{Hlc, Rank, Stamp};
 use serde::{Deserialize, Serialize};
 
 use crate::status::Phase;
+pub use stored::{AfterStored, FeedRow, SetRow, StoredPage};
 
 /// Workers in one page at most.
 pub const PAGE_WORKERS: usize = 256;
@@ -20,6 +23,8 @@ pub const PAGE_WORKERS: usize = 256;
 pub const PAGE_HOLDERS: usize = 1_024;
 /// Blocks in one page at most: 32 hex digits each, so about 70 kB of JSON.
 pub const PAGE_BLOCKS: usize = 2_048;
+/// Blocks of stored coverage in one page at most: 16 hex digits each, so about 80 kB of JSON.
+pub const PAGE_STORED: usize = 4_096;
 
 /// Why something differs between two replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -301,6 +306,13 @@ pub enum Ask {
         /// The last block seen.
         after: Option<AfterBlock>,
     },
+    /// What a worker's own events say it holds.
+    Stored {
+        /// Whose.
+        worker: WorkerId,
+        /// The last block seen.
+        after: Option<AfterStored>,
+    },
 }
 
 /// What it answers.
@@ -310,6 +322,8 @@ pub enum Answer {
     State(StatePage),
     /// To [`Ask::Holder`].
     Holder(HolderPage),
+    /// To [`Ask::Stored`].
+    Stored(StoredPage),
 }
 
 #[cfg(test)]

@@ -133,6 +133,15 @@ pub const BRIDGE_MS: u64 = 1_000;
 pub const FEED_OUTBOX_MAX: usize = 8_192;
 /// Ops of one feed received ahead of one that is missing.
 pub const FEED_HELD_MAX: usize = 1_024;
+/// Bytes of such ops, over all feeds: what does not fit is asked for again.
+pub const FEED_HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Such ops are dropped when what lies before them did not come for this long, in milliseconds.
+pub const FEED_HELD_MS: u64 = 5_000;
+/// Two states under one key make a feed's publisher begin anew, but not again within this time, in milliseconds, doubled
+/// each time up to [`FORKED_DOUBLINGS`] times.
+pub const FORKED_MS: u64 = 5_000;
+/// See [`FORKED_MS`]: about five minutes in the end.
+pub const FORKED_DOUBLINGS: u32 = 6;
 /// Bytes of feeds' ops retained for pulls, over all feeds.
 pub const FEED_LOG_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Feeds in one frame: asked for, or told of in an exchange.
@@ -145,8 +154,10 @@ pub const BLOBS_MAX: usize = 8;
 pub const BLOB_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A transfer without progress is given up after this long (and at least eight round trips), in milliseconds.
 pub const BLOB_MS: u64 = 3_000;
-/// Feeds in one summary: those whose state changed first.
+/// Feeds in one summary, those whose state changed first; who reads more sends several a second.
 pub const SUMMARY_FEEDS: usize = 128;
+/// A feed of a gateway that reads so many is forgotten when it was not told of for this long, in milliseconds.
+pub const FEED_TOLD_MS: u64 = 3_000;
 
 /// Sizes that the simulator turns down so that small clusters meet what large ones do: sessions of many slices, logs that
 /// no longer reach back, frames of one op. Everybody else uses the defaults, which are the constants above.

@@ -55,8 +55,8 @@ pub(crate) struct Peer {
     pub(crate) vector_hash: Option<u64>,
     /// Its vector as far as heard.
     pub(crate) known: BTreeMap<LifeId, Head>,
-    /// How far its feeds are as far as heard, and a digest of each.
-    pub(crate) feeds: BTreeMap<WorkerId, (StoredKey, u64)>,
+    /// How far its feeds are as far as heard.
+    pub(crate) feeds: BTreeMap<WorkerId, StoredKey>,
     /// Whether it reads engines' events, and since when it was fit to own feeds.
     pub(crate) ingests: bool,
     pub(crate) fit_since: Option<MonoTime>,

@@ -44,7 +44,8 @@ pub struct Summary {
     pub peers: Vec<PeerSeen>,
     /// Some of its workers: all of them, [`SUMMARY_WORKERS`] at a time.
     pub workers: Vec<WorkerSeen>,
-    /// The feeds it ingests, those first whose state changed; [`SUMMARY_FEEDS`] at most.
+    /// The feeds it ingests, those first whose state changed; on the wire [`SUMMARY_FEEDS`] at most, and all of them in
+    /// several summaries.
     pub feeds: Vec<FeedSeen>,
 }
 

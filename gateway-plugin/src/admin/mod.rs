@@ -1,12 +1,13 @@
 //! What operators and tools read: `/metrics`, `/mesh`, `/doctor`, `/healthz`, `/readyz` and the dashboard on the admin port, and
 //! `covey status`.
 //!
-//! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads, except `/test/…`, which a gateway
-//! has only when it was started with `--test-hooks`.
+//! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads, except `/workers/forget` and
+//! `/test/…`, which a gateway has only when it was started with `--test-hooks`.
 
 mod client;
 pub mod diff;
 pub mod doctor;
+mod forget;
 mod metrics;
 mod names;
 mod printable;
@@ -51,8 +52,10 @@ pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<Test
         .route("/mesh", get(serve_mesh).with_state((Arc::clone(&gateway), Arc::clone(reel))))
         .route("/doctor", get(doctor::live::serve))
         .route("/feeds", get(serve_feeds))
+        .route("/workers/forget", post(forget::serve))
         .route("/mesh/state", get(state::serve_state))
         .route("/mesh/state/holder", get(state::serve_holder))
+        .route("/mesh/state/stored", get(state::serve_stored))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(gateway)

@@ -1,4 +1,4 @@
-//! `/mesh/state` and `/mesh/state/holder`: a replica in pages, as the mesh thread answers them.
+//! `/mesh/state`, `/mesh/state/holder` and `/mesh/state/stored`: a replica in pages, as the mesh thread answers them.
 //!
 //! They say which workers, holders and blocks a gateway knows by names and keyed hashes, never what a prompt contained.
 //!
@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use covey_crdt::id::WorkerId;
-use covey_mesh::inspect::{AfterBlock, Answer, Ask, Hex64, Hex128, StampRow};
+use covey_mesh::inspect::{AfterBlock, AfterStored, Answer, Ask, Hex64, Hex128, StampRow};
 use serde::{Deserialize, Serialize};
 
 use crate::server::Gateway;
@@ -58,6 +58,28 @@ impl HolderQuery {
     }
 }
 
+/// Query of `/mesh/state/stored`: whose events, and the block after which to go on (set and hash, or neither).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredQuery {
+    pub(crate) worker: String,
+    pub(crate) rank: Option<u16>,
+    pub(crate) id: Option<Hex64>,
+    pub(crate) block: Option<Hex64>,
+}
+
+impl StoredQuery {
+    fn ask(&self) -> Result<Ask, String> {
+        let after = match (self.id, self.block) {
+            (None, None) => None,
+            (Some(id), Some(block)) => Some(AfterStored { id, block }),
+            (None, Some(_)) | (Some(_), None) => {
+                return Err("id and block name the last block seen: give both of them or none".into());
+            }
+        };
+        Ok(Ask::Stored { worker: worker(&self.worker, self.rank)?, after })
+    }
+}
+
 fn worker(name: &str, rank: Option<u16>) -> Result<WorkerId, String> {
     WorkerId::new(name, rank.unwrap_or(0)).map_err(|error| format!("worker: {error}"))
 }
@@ -71,6 +93,10 @@ pub(super) async fn serve_holder(State(gateway): State<Arc<Gateway>>, Query(quer
     answer(&gateway, query.ask()).await
 }
 
+pub(super) async fn serve_stored(State(gateway): State<Arc<Gateway>>, Query(query): Query<StoredQuery>) -> Response {
+    answer(&gateway, query.ask()).await
+}
+
 async fn answer(gateway: &Gateway, ask: Result<Ask, String>) -> Response {
     let ask = match ask {
         Ok(ask) => ask,
@@ -79,6 +105,7 @@ async fn answer(gateway: &Gateway, ask: Result<Ask, String>) -> Response {
     let body = match gateway.mesh().inspect(ask).await {
         Ok(Answer::State(page)) => serde_json::to_string(&page),
         Ok(Answer::Holder(page)) => serde_json::to_string(&page),
+        Ok(Answer::Stored(page)) => serde_json::to_string(&page),
         Err(error) => return (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
     };
     ([(CONTENT_TYPE, "application/json")], body.expect("plain data serializes")).into_response()

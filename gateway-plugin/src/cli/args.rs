@@ -75,7 +75,14 @@ pub struct GatewayArgs {
     /// one its URL does. At least one is needed.
     #[arg(long, env = "COVEY_WORKER", value_delimiter = ',', value_name = "[ID=]URL")]
     pub worker: Vec<String>,
-    /// KV cache of each worker, in tokens. Default: what the worker's own metrics say.
+    /// A worker's engine has SIZE data-parallel ranks behind its one address, 1 to 64 (repeatable; comma-separated in the
+    /// environment); WORKER is its id, or its URL when it has none. Each rank is a worker of its own: rank 0 goes by the id,
+    /// rank R by ID#R. Requests name theirs in the header X-data-parallel-rank, which vLLM reads, and SGLang since March 2026
+    /// (an older SGLang reads it from the body only, which is never altered). KV events and replays of rank R are R ports
+    /// above those given. Tell every gateway of a mesh the same. Default: 1, and no such header.
+    #[arg(long, env = "COVEY_DATA_PARALLEL", value_delimiter = ',', value_name = "WORKER=SIZE")]
+    pub data_parallel: Vec<String>,
+    /// KV cache of each worker (of each rank), in tokens. Default: what the worker's own metrics say.
     #[arg(long, env = "COVEY_WORKER_CAPACITY_TOKENS", value_name = "TOKENS")]
     pub worker_capacity_tokens: Option<u64>,
     /// A model (or adapter) that the workers serve (repeatable; comma-separated in the environment). Requests that name
@@ -152,7 +159,8 @@ pub struct TokenArgs {
 #[derive(Debug, Default, Args)]
 pub struct EventArgs {
     /// Where a worker publishes its KV events over ZMQ (repeatable; comma-separated in the environment); WORKER is its id, or
-    /// its URL when it has none. Default: none, its cache is known by placements alone.
+    /// its URL when it has none. With --data-parallel it is the port of rank 0, and the next ranks have the next ports.
+    /// Default: none, its cache is known by placements alone.
     #[arg(long, env = "COVEY_KV_EVENTS", value_delimiter = ',', value_name = "WORKER=tcp://HOST:PORT")]
     pub kv_events: Vec<String>,
     /// Where it answers replays of them (repeatable; comma-separated in the environment). Default: none, what is missed is lost

@@ -13,6 +13,7 @@ use super::args::{GatewayArgs, LogFormatArg};
 use super::error::ConfigError;
 use super::events::sources;
 use super::mesh::MeshSettings;
+use super::ranks;
 use super::tokens::TokenSettings;
 use super::traces::Traces;
 use super::worker::WorkerSpec;
@@ -46,7 +47,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where operators connect.
     pub admin_listen: SocketAddr,
-    /// At least one, ids and URLs all different.
+    /// At least one, ids all different; those of one URL are the ranks of one engine, in order.
     pub workers: Vec<WorkerSpec>,
     /// The capacity of each worker, when the operator overrides what it says.
     pub worker_capacity_tokens: Option<u64>,
@@ -100,7 +101,7 @@ impl Config {
         EnvFilter::try_new(&args.log)
             .map_err(|error| ConfigError::LogFilter { given: args.log.clone(), why: error.to_string() })?;
         let mesh = MeshSettings::parse(&args.mesh)?;
-        let workers = workers(&args.worker, mesh.remote_peers)?;
+        let workers = ranks::spread(&args.data_parallel, &workers(&args.worker, mesh.remote_peers)?)?;
         let models = models(&args.model)?;
         let tokens = TokenSettings::parse(&args.tokens, &models)?;
         let events = sources(&args.events, &workers)?;

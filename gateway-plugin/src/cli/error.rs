@@ -12,6 +12,7 @@ use covey_crdt::limits::BLOCK_UNITS_MAX;
 use covey_mesh::net::SecretError;
 
 use super::events::EventsError;
+use super::ranks::RanksError;
 use super::tokens::TokensError;
 
 /// Why a configuration is refused.
@@ -69,6 +70,8 @@ pub enum ConfigError {
     Tokens(TokensError),
     /// Where events are.
     Events(EventsError),
+    /// Data-parallel ranks.
+    Ranks(RanksError),
     /// `--block-bytes` out of range.
     BlockBytes {
         /// The number.
@@ -179,6 +182,7 @@ impl fmt::Display for ConfigError {
             }
             Self::Tokens(error) => error.fmt(f),
             Self::Events(error) => error.fmt(f),
+            Self::Ranks(error) => error.fmt(f),
             Self::BlockBytes { given } => write!(
                 f,
                 "{}: a block cannot have {given} bytes; choose 1 to {BLOCK_UNITS_MAX} (256 is usual), the same on every gateway",

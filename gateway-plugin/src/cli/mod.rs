@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod mesh;
 mod quantity;
+mod ranks;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -19,6 +20,7 @@ pub use config::{Config, LogFormat, Timeouts};
 pub use error::ConfigError;
 pub use events::EventsError;
 pub use mesh::MeshSettings;
+pub use ranks::{RANKS_MAX, RanksError};
 pub use tokens::{TokenSettings, TokensError};
 pub use traces::Traces;
 pub use worker::WorkerSpec;

@@ -1,6 +1,6 @@
 //! `--worker [ID=]URL`.
 //!
-//! Not here: whether workers can stand beside each other (`config`).
+//! Not here: whether workers can stand beside each other (`config`), data-parallel ranks (`ranks`).
 
 use covey_crdt::id::WorkerId;
 use url::{Host, Url};
@@ -18,6 +18,8 @@ pub struct WorkerSpec {
     pub named: bool,
     /// Whether the URL means this host alone.
     pub loopback: bool,
+    /// Data-parallel ranks behind the URL; this worker is one of them.
+    pub ranks: u16,
 }
 
 impl WorkerSpec {
@@ -36,7 +38,13 @@ impl WorkerSpec {
         let canonical = url.as_str().trim_end_matches('/').to_owned();
         let named = id.is_some();
         let id = WorkerId::new(id.unwrap_or(&canonical), 0).map_err(|error| fault(format!("id: {error}")))?;
-        Ok(Self { id, named, loopback: is_loopback(&url), url: canonical })
+        Ok(Self { id, named, loopback: is_loopback(&url), url: canonical, ranks: 1 })
+    }
+
+    /// The rank that requests name; `None` where there is only one, and engines are told nothing.
+    #[must_use]
+    pub fn sent_rank(&self) -> Option<u16> {
+        (self.ranks > 1).then_some(self.id.rank())
     }
 }
 

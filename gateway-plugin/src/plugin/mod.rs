@@ -165,6 +165,13 @@ impl Plugin {
         }
     }
 
+    /// The operator wants everything forgotten that is held of the worker, by all gateways; its engine lives on. `false`:
+    /// the mesh thread is behind, and nothing was done.
+    #[must_use]
+    pub fn worker_forgotten(&self, worker: &WorkerId) -> bool {
+        self.submit(Local::Raise { worker: worker.clone() })
+    }
+
     /// The worker's incarnation as the view has it; [`Incarnation::unknown`] without a record.
     #[must_use]
     pub fn incarnation(&self, worker: &WorkerId) -> Incarnation {

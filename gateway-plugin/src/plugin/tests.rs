@@ -131,6 +131,7 @@ impl Rig {
             Local::Probed { .. }
             | Local::Removed { .. }
             | Local::Reset { .. }
+            | Local::Raise { .. }
             | Local::Load { .. }
             | Local::Effect(_)
             | Local::Ingests { .. }
@@ -211,6 +212,13 @@ fn outcomes_are_labelled_after_aggregation_hazard_4() {
     assert_eq!(rig.outcome(&other), Outcome::Miss);
     assert_eq!(rig.plugin.stats().of(Outcome::Miss), misses + 1);
     drop(busy);
+    let before = rig.plugin.incarnation(&holder);
+    assert!(rig.plugin.worker_forgotten(&holder));
+    rig.pump();
+    let after = rig.plugin.incarnation(&holder);
+    assert_eq!((after.counter, after.token), (before.counter + 1, before.token));
+    assert!(rig.plugin.overlap(&key(&prompt(1))).expect("looked up").steps().is_empty(), "nothing is held any more");
+    rig.route(&key(&prompt(1)));
     rig.plugin.worker_removed(&holder);
     rig.pump();
     assert_eq!(rig.outcome(&prompt(1)), Outcome::None, "removal took its coverage");

@@ -29,7 +29,18 @@ pub(super) struct Attempted {
     /// What the client gets.
     pub(super) response: Response,
     /// Whether another worker may do better; if there is none, the response stands.
-    pub(super) again: bool,
+    pub(super) again: Again,
+}
+
+/// Who may do better than the worker that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    /// Nobody.
+    Never,
+    /// Any other worker.
+    Elsewhere,
+    /// Any worker at another address: the connection failed, and all ranks of one engine share it.
+    OtherAddress,
 }
 
 /// A request as it is sent to any worker.
@@ -56,16 +67,20 @@ pub(super) async fn attempt(
     mut flight: Flight,
 ) -> Attempted {
     let url = format!("{}{}", worker.url, request.path);
-    let (headers, body) = (request.headers.clone(), request.body.clone());
+    let (mut headers, body) = (request.headers.clone(), request.body.clone());
+    if let Some(rank) = worker.rank {
+        headers.insert(headers::DATA_PARALLEL_RANK, rank.into());
+    }
     let response = match upstream::send(gateway.client(), url, headers, body, request.deadline).await {
         Ok(response) => response,
         Err(failure) => {
             if failure.unreachable {
-                health::apply(gateway, worker, worker.unreachable());
+                health::unreachable(gateway, &worker.url);
             }
             flight.fail(failure.fault, &failure.detail);
             let answer = refusal(failure.fault, &format!("worker {}: {}", worker.id, failure.detail));
-            return Attempted { response: answer, again: failure.fault == Fault::Connect };
+            let again = if failure.fault == Fault::Connect { Again::OtherAddress } else { Again::Never };
+            return Attempted { response: answer, again };
         }
     };
     let status = response.status();
@@ -73,8 +88,8 @@ pub(super) async fn attempt(
     let idle = gateway.config().timeouts.idle;
     if !status.is_success() {
         let (head, answer) = (head(&response), AnswerBody::unread(response, flight, idle));
-        let again = matches!(status.as_u16(), 429 | 502 | 503);
-        if again {
+        let again = if matches!(status.as_u16(), 429 | 502 | 503) { Again::Elsewhere } else { Again::Never };
+        if again == Again::Elsewhere {
             gateway.counters().fault(Fault::Busy);
         }
         return Attempted { response: assemble(head, answer.into_body()), again };
@@ -96,7 +111,7 @@ pub(super) async fn attempt(
     let response = answered.unwrap_or_else(|fault| {
         refusal(fault, &format!("worker {} gave no usable answer ({})", worker.id, fault.name()))
     });
-    Attempted { response, again: false }
+    Attempted { response, again: Again::Never }
 }
 
 /// Whether the worker compressed its answer although it was asked not to.

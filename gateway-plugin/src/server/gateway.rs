@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use covey_crdt::id::ModelName;
+use covey_crdt::id::{ModelName, WorkerId};
 use covey_crdt::keyspace::{Keyspace, Unit};
 use covey_mesh::net::Mesh;
 use covey_mesh::status::Phase;
@@ -163,7 +163,12 @@ impl Gateway {
         &self.scoring
     }
 
-    /// How many tokens blocks have, by model. Whoever reads events says so with [`Self::learned_block_size`].
+    /// Whether requests can be sent to the worker from here.
+    pub(crate) fn has_worker(&self, worker: &WorkerId) -> bool {
+        self.workers.find(worker).is_some()
+    }
+
+    /// How many tokens blocks have, by model. Workers' feeds say so.
     #[must_use]
     pub const fn block_sizes(&self) -> &Arc<BlockSizes> {
         &self.block_sizes

@@ -20,6 +20,8 @@ pub(super) const PREDICTED: HeaderName = HeaderName::from_static("x-covey-predic
 pub(super) const LOOKUP_US: HeaderName = HeaderName::from_static("x-covey-lookup-us");
 /// What decided.
 pub(super) const REASON: HeaderName = HeaderName::from_static("x-covey-reason");
+/// Which data-parallel rank a request is for, as engines read it.
+pub(super) const DATA_PARALLEL_RANK: HeaderName = HeaderName::from_static("x-data-parallel-rank");
 /// The session a request belongs to.
 pub(super) const SESSION: HeaderName = HeaderName::from_static("x-session-id");
 

@@ -1,4 +1,4 @@
-//! One watcher and one prober a worker: the only tasks that talk to workers besides requests.
+//! One watcher and one prober an address, whatever ranks are behind it: the only tasks that talk to workers besides requests.
 //!
 //! Not here: what an answer means for routing (`workers`), what metrics say (`probe`). A slow `/metrics` must not hold
 //! up health checks, hence two tasks.
@@ -6,24 +6,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use covey_crdt::id::Token;
+use covey_crdt::id::{Incarnation, Token};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::gateway::Gateway;
-use super::probe::{self, UNTRACKED};
+use super::probe::{self, Metrics, UNTRACKED};
 use super::workers::{Turned, Worker};
 
 /// How long a health check may take.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Checks a worker's health for ever.
-pub(super) async fn watch(gateway: Arc<Gateway>, worker: Arc<Worker>) {
+/// Checks the health of an address for ever: its ranks are one process.
+pub(super) async fn watch(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>) {
+    let Some(first) = workers.first() else { return };
     for round in 0.. {
-        let healthy = is_healthy(&gateway, &worker).await;
-        apply(&gateway, &worker, worker.checked(healthy));
-        sleep(jittered(gateway.config().timeouts.health_interval, &worker, round)).await;
+        let healthy = is_healthy(&gateway, first).await;
+        for worker in &workers {
+            apply(&gateway, worker, worker.checked(healthy));
+        }
+        sleep(jittered(gateway.config().timeouts.health_interval, first, round)).await;
     }
 }
 
@@ -32,8 +35,15 @@ async fn is_healthy(gateway: &Gateway, worker: &Worker) -> bool {
     matches!(timeout(HEALTH_TIMEOUT, check).await, Ok(Ok(response)) if response.status().is_success())
 }
 
-/// Carries out a change of health; request handlers call it too when a connection fails.
-pub(super) fn apply(gateway: &Gateway, worker: &Worker, turned: Option<Turned>) {
+/// Nobody can be connected to at an address: all its ranks are masked.
+pub(super) fn unreachable(gateway: &Gateway, url: &str) {
+    for worker in gateway.workers().behind(url) {
+        apply(gateway, worker, worker.unreachable());
+    }
+}
+
+/// Carries out a change of health.
+fn apply(gateway: &Gateway, worker: &Worker, turned: Option<Turned>) {
     match turned {
         None => {}
         Some(Turned::Up) => {
@@ -48,33 +58,47 @@ pub(super) fn apply(gateway: &Gateway, worker: &Worker, turned: Option<Turned>) 
     }
 }
 
-/// Probes a worker at once, when it comes back, and every few seconds while it is up.
-pub(super) async fn watch_cache(gateway: Arc<Gateway>, worker: Arc<Worker>) {
+/// Probes an address at once, when it comes back, and every few seconds while it is up.
+pub(super) async fn watch_cache(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>) {
+    let Some(first) = workers.first() else { return };
     let mut warned = false;
     for round in 0.. {
-        if worker.is_up() == Some(true) {
-            warned |= probe_once(&gateway, &worker, warned).await;
+        if first.is_up() == Some(true) {
+            let url = &first.url;
+            // Read before the probe is sent: an answer that left under an older incarnation must not raise a newer one (P12).
+            let started_at: Vec<_> = workers.iter().map(|worker| gateway.plugin().incarnation(&worker.id)).collect();
+            let found = probe::probe(gateway.client(), url).await;
+            let mut warns = false;
+            for (worker, started_at) in workers.iter().zip(started_at) {
+                warns |= take(&gateway, worker, started_at, found.as_ref(), warned);
+            }
+            warned |= warns;
         }
-        let pause = jittered(gateway.config().timeouts.probe_interval, &worker, round);
-        let _ = timeout(pause, worker.probe_wanted.notified()).await;
+        let pause = jittered(gateway.config().timeouts.probe_interval, first, round);
+        let _ = timeout(pause, first.probe_wanted.notified()).await;
     }
 }
 
-/// `true` when the operator was warned about the worker.
-async fn probe_once(gateway: &Gateway, worker: &Worker, warned: bool) -> bool {
-    // Read before the probe is sent: an answer that left under an older incarnation must not raise a newer one (P12).
-    let started_at = gateway.plugin().incarnation(&worker.id);
-    let found = probe::probe(gateway.client(), &worker.url).await;
-    worker.probed(found.clone());
-    let Some(found) = found else { return false };
+/// What a probe found, for one of the ranks. `true` when the operator was warned about it.
+fn take(gateway: &Gateway, worker: &Worker, started_at: Incarnation, found: Option<&Metrics>, warned: bool) -> bool {
+    let of_rank = found.map(|found| found.of(worker.rank));
+    worker.probed(of_rank.clone());
+    let (Some(metrics), Some(found)) = (found, of_rank) else { return false };
     let Ok(token) = Token::new(&found.token) else { return false };
-    let capacity = gateway.config().worker_capacity_tokens.or(found.capacity_tokens);
+    let configured = gateway.config().worker_capacity_tokens;
+    let capacity = configured.or(found.capacity_tokens);
     gateway.plugin().worker_probed(&worker.id, started_at, token, capacity);
     let untracked = found.token == UNTRACKED;
     if !warned && (untracked || capacity.is_none()) {
         warn!(worker = %worker.id, untracked, capacity_known = capacity.is_some(),
             "the worker's metrics do not say enough: restarts go unseen (untracked), or its cache counts as unlimited \
              (set --worker-capacity-tokens)");
+        return true;
+    }
+    if !warned && configured.is_none() && metrics.is_shared(worker.rank) {
+        warn!(worker = %worker.id, capacity_tokens = found.capacity_tokens,
+            "the engine's metrics give no rank a cache of its own: what they give counts for each rank, undivided \
+             (set --worker-capacity-tokens to what one rank holds)");
         return true;
     }
     false

@@ -16,6 +16,7 @@ use covey_crdt::id::{Incarnation, LifeId, WorkerId};
 use covey_crdt::stored::StoredOp;
 use covey_mesh::feed::{FeedReport as Told, FeedState, Role};
 use covey_mesh::input::Local;
+use covey_mesh::inspect::Hex128;
 use covey_mesh::net::Mesh;
 use covey_mesh::output::FeedOrder;
 use serde::Serialize;
@@ -96,12 +97,20 @@ pub struct FeedShown {
     pub role: Role,
     /// How well its ingester knows the cache; only here where it ingests.
     pub state: Option<FeedState>,
+    /// The life of the worker's cache that the replica's state is of.
+    pub incarnation: Option<u64>,
     /// The engine's number of the next batch, as the replica has it.
     pub position: Option<u64>,
+    /// Whether the engine's cache was in that state: between the ops of one batch it was not.
+    pub is_last: bool,
     /// How often counting began anew.
     pub generation: Option<u32>,
+    /// Which gateway's life began it, in hex; zero in the first generation.
+    pub generation_life: Option<Hex128>,
     /// Blocks stored, on all tiers.
     pub blocks: Option<usize>,
+    /// Over these blocks, in hex: gateways with equal sets show the same.
+    pub contents: Option<Hex128>,
     /// Whether these are all.
     pub is_complete: bool,
     /// Why there is no connection to the engine.
@@ -185,7 +194,16 @@ impl Sink for Feeds {
             Note::Generation { why: Why::Restart, position } => {
                 info!(%worker, position, "events begin anew: the engine restarted");
             }
-            Note::Generation { why, position } => {
+            Note::Generation { why: Why::Raised, position } => {
+                info!(%worker, position, "an operator had the worker forgotten: events begin anew with what it holds");
+            }
+            Note::Generation { why: Why::Recovered, position } => {
+                info!(%worker, position, "all that the engine published is known again: a new generation begins");
+            }
+            Note::Generation { why: why @ (Why::Outrun | Why::Stranded), position } => {
+                warn!(%worker, position, why = why.name(), "gateways disagreed on events: a new generation begins");
+            }
+            Note::Generation { why: why @ (Why::Late | Why::Gap), position } => {
                 warn!(%worker, position, why = why.name(), "events were lost for good: a new generation begins");
             }
             Note::Gap { from, to } => info!(%worker, from, to, "events are missing and asked for"),
@@ -196,9 +214,6 @@ impl Sink for Feeds {
 
     fn report(&self, worker: &WorkerId, report: FeedReport) {
         let gateway = &self.gateway;
-        if let (Some(size), Some(model)) = (report.block_tokens, gateway.config().models.first()) {
-            gateway.learned_block_size(model, worker, size);
-        }
         let state = state_of(report.state.phase);
         let known = if state == FeedState::Exact { Known::Complete } else { Known::Partial };
         gateway.feed_changed(worker, known, report.block_tokens);
@@ -254,6 +269,7 @@ impl Ingest {
             Said::Begun(life) => self.begin(life),
             Said::Order(order) => self.obey(order).await,
             Said::Feed(worker, feed) => {
+                self.gateway.feed_speaks(&worker, feed.as_ref());
                 if let Some(running) = self.running.get(&worker) {
                     running.feed(feed.clone()).await;
                 }
@@ -327,7 +343,7 @@ impl Ingest {
             key: config.mesh.hash_key,
             rules: CacheRules::default(),
             life: self.life,
-            rank: None,
+            rank: self.gateway.workers().find(&worker).and_then(|worker| worker.rank).map(u32::from),
             has_replay: source.replay.is_some(),
         };
         let sink: Arc<dyn Sink> = Arc::clone(&self.sink) as Arc<dyn Sink>;
@@ -352,9 +368,13 @@ impl Gateway {
                 worker: worker.to_string(),
                 role,
                 state: report.as_ref().map(|report| state_of(report.state.phase)),
+                incarnation: view.as_ref().map(|view| view.key.incarnation.counter),
                 position: view.as_ref().map(|view| view.key.position),
+                is_last: view.as_ref().is_some_and(|view| view.is_last),
                 generation: view.as_ref().map(|view| view.key.generation.counter),
+                generation_life: view.as_ref().map(|view| Hex128(view.key.generation.life)),
                 blocks: view.as_ref().map(|view| view.blocks),
+                contents: view.as_ref().map(|view| Hex128(view.contents.0)),
                 is_complete: view.is_some_and(|view| view.is_complete),
                 trouble: report.and_then(|report| report.trouble),
                 counted: BTreeMap::from([
@@ -366,6 +386,7 @@ impl Gateway {
                     ("hand_offs", counters.hand_offs),
                     ("reconnects", counters.reconnects),
                     ("refused_events", counters.refused_events.values().sum()),
+                    ("refused_ranks", counters.refused_ranks),
                     ("replays", counters.replays),
                     ("restarts", counters.restarts),
                 ]),

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use covey_crdt::id::{ModelName, WorkerId};
+use covey_crdt::change::FeedView;
+use covey_crdt::id::WorkerId;
 use tracing::{info, warn};
 
 use super::gateway::Gateway;
@@ -77,10 +78,12 @@ impl Gateway {
         say(worker, changed);
     }
 
-    /// A worker's events say how many tokens its blocks have. Cheap when that is known; otherwise it is logged, and requests
-    /// are looked up in such blocks from now on.
-    pub fn learned_block_size(&self, model: &ModelName, worker: &WorkerId, block_tokens: u32) {
-        match self.block_sizes().learned(model, worker, block_tokens) {
+    /// A worker's feed went on, read here or at another gateway. When it names another block size than before that is
+    /// logged, and requests are looked up in such blocks from now on. Cheap when it does not.
+    pub(super) fn feed_speaks(&self, worker: &WorkerId, feed: Option<&FeedView>) {
+        let model = feed.and_then(|feed| feed.keyspace.as_ref()).map(|keyspace| keyspace.model.to_string());
+        let model = model.unwrap_or_default();
+        match self.block_sizes().fed(worker, feed) {
             Learned::Nothing => {}
             Learned::Size { block_tokens, flag: None } => {
                 info!(%model, %worker, block_tokens, "block size learned from events");

@@ -1,11 +1,12 @@
 //! Reading a worker's cache off its own metrics: which life it is in, and how much it holds.
 //!
 //! vLLM: `process_start_time_seconds` is the life's token, `vllm:cache_config_info{block_size, num_gpu_blocks}` the
-//! capacity. An engine without metrics that answers `/get_server_info` (SGLang) gives `max_total_num_tokens`; its lives
+//! capacity, of each data-parallel rank where its series carry `engine`. An engine without metrics that answers `/get_server_info` (SGLang) gives `max_total_num_tokens`; its lives
 //! cannot be told apart, so only idle expiry clears its coverage after a restart, and a warning says so once.
 //!
 //! Not here: when to probe (`health`).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use covey_crdt::id::Token;
@@ -20,12 +21,35 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The token of an engine that does not tell its lives apart.
 pub(super) const UNTRACKED: &str = "untracked";
 
-/// Asks a worker. `None`: it did not answer, or nothing that can be believed; ask again later.
-pub(super) async fn probe(client: &reqwest::Client, url: &str) -> Option<Probed> {
+/// What an address says of its engine, or engines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Metrics {
+    token: String,
+    /// Of all ranks together, as far as it is divided at all.
+    capacity_tokens: Option<u64>,
+    /// Of single ranks.
+    ranks: BTreeMap<u16, u64>,
+}
+
+impl Metrics {
+    /// What they say of one rank, or of the only one. Where no rank has a series, each has what is told of all.
+    pub(super) fn of(&self, rank: Option<u16>) -> Probed {
+        let of_rank = |rank| if self.ranks.is_empty() { self.capacity_tokens } else { self.ranks.get(&rank).copied() };
+        Probed { token: self.token.clone(), capacity_tokens: rank.map_or(self.capacity_tokens, of_rank) }
+    }
+
+    /// Whether a rank's capacity is what is told of all.
+    pub(super) fn is_shared(&self, rank: Option<u16>) -> bool {
+        rank.is_some() && self.ranks.is_empty() && self.capacity_tokens.is_some()
+    }
+}
+
+/// Asks an address. `None`: it did not answer, or nothing that can be believed; ask again later.
+pub(super) async fn probe(client: &reqwest::Client, url: &str) -> Option<Metrics> {
     tokio::time::timeout(PROBE_TIMEOUT, ask(client, url)).await.ok().flatten()
 }
 
-async fn ask(client: &reqwest::Client, url: &str) -> Option<Probed> {
+async fn ask(client: &reqwest::Client, url: &str) -> Option<Metrics> {
     let response = client.get(format!("{url}/metrics")).send().await.ok()?;
     let missing = response.status().as_u16() == 404;
     if !missing && !response.status().is_success() {
@@ -54,9 +78,10 @@ async fn body(mut response: reqwest::Response) -> Option<String> {
 }
 
 /// Reads Prometheus text.
-fn parse(text: &str) -> Probed {
+fn parse(text: &str) -> Metrics {
     let mut token = UNTRACKED.to_owned();
     let mut capacity: Option<u64> = None;
+    let mut ranks = BTreeMap::new();
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("process_start_time_seconds") {
             let value = rest.rsplit_once('}').map_or(rest, |(_, value)| value).split_whitespace().next();
@@ -68,11 +93,14 @@ fn parse(text: &str) -> Probed {
             let blocks = number("num_gpu_blocks").filter(|blocks| *blocks > 0);
             if let (Some(size), Some(blocks)) = (number("block_size"), blocks) {
                 // One line per data-parallel engine behind the URL: together they are the worker's cache.
-                capacity = Some(capacity.unwrap_or_default().saturating_add(size.saturating_mul(blocks)));
+                let tokens = size.saturating_mul(blocks);
+                capacity = Some(capacity.unwrap_or_default().saturating_add(tokens));
+                let rank = label(labels, "engine").and_then(|rank| rank.parse::<u16>().ok());
+                ranks.extend(rank.filter(|_| tokens > 0).map(|rank| (rank, tokens)));
             }
         }
     }
-    Probed { token, capacity_tokens: capacity.filter(|tokens| *tokens > 0) }
+    Metrics { token, capacity_tokens: capacity.filter(|tokens| *tokens > 0), ranks }
 }
 
 /// The value of one label of `a="x",b="y"} 1.0`. Values that hold escapes are of no interest here.
@@ -106,16 +134,30 @@ mod tests {
     #[test]
     fn vllm_metrics_say_life_and_capacity() {
         let expected = Probed { token: "1.76440000123e+09".to_owned(), capacity_tokens: Some(120_000) };
-        assert_eq!(parse(VLLM), expected);
+        assert_eq!(parse(VLLM).of(None), expected);
+    }
+
+    #[test]
+    fn each_rank_has_its_own_series_and_without_any_what_is_told_of_all() {
+        let two =
+            format!("{VLLM}vllm:cache_config_info{{block_size=\"16\",engine=\"1\",num_gpu_blocks=\"100\"}} 1.0\n");
+        let metrics = parse(&two);
+        let capacity = |rank| metrics.of(rank).capacity_tokens;
+        assert_eq!([None, Some(0), Some(1), Some(2)].map(capacity), [Some(121_600), Some(120_000), Some(1_600), None]);
+        assert!(!metrics.is_shared(Some(0)));
+        let whole = parse("vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"100\"} 1.0\n");
+        assert_eq!((whole.of(Some(3)).capacity_tokens, whole.is_shared(Some(3))), (Some(1_600), true));
+        assert!(!whole.is_shared(None));
     }
 
     #[test]
     fn other_text_is_an_untracked_engine_of_unknown_capacity() {
         for text in ["", "<html>", "vllm:cache_config_info{block_size=\"16\"", "process_start_time_seconds\n"] {
-            assert_eq!(parse(text), Probed { token: UNTRACKED.to_owned(), capacity_tokens: None }, "{text:?}");
+            let expected = Probed { token: UNTRACKED.to_owned(), capacity_tokens: None };
+            assert_eq!((parse(text).of(None), parse(text).of(Some(1))), (expected.clone(), expected), "{text:?}");
         }
         let unknown = "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1.0\n";
-        assert_eq!(parse(unknown).capacity_tokens, None);
+        assert_eq!(parse(unknown).of(None).capacity_tokens, None);
     }
 
     #[test]

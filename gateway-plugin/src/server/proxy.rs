@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use super::counters::InFlight;
 use super::cpu::CpuTime;
-use super::exchange::{self, Attempted, Outgoing};
+use super::exchange::{self, Again, Attempted, Outgoing};
 use super::fault::{Fault, refusal};
 use super::flight::Flight;
 use super::gateway::Gateway;
@@ -87,7 +87,7 @@ async fn run(
     let mut fallback: Option<(Response, Decision)> = None;
     let started = Instant::now();
     let mut why = "no configured worker could be chosen".to_owned();
-    while failed.len() < ATTEMPTS_MAX {
+    for attempt in 0..ATTEMPTS_MAX {
         let (routed, decision) = match route(gateway, question, &failed, trace) {
             Ok(routed) => routed,
             Err(none) => {
@@ -101,16 +101,21 @@ async fn run(
             failed.push(decision.worker);
             continue;
         };
-        if !failed.is_empty() {
+        if attempt > 0 {
             gateway.counters().retried();
         }
         let flight = Flight::new(gateway, routed, question, in_flight, trace);
         let Attempted { response, again } = exchange::attempt(gateway, worker, outgoing, flight).await;
-        if !again {
-            gateway.counters().first_byte.record_us(started.elapsed().as_micros() as u64);
-            return (Ok(response), Some(decision));
+        match again {
+            Again::Never => {
+                gateway.counters().first_byte.record_us(started.elapsed().as_micros() as u64);
+                return (Ok(response), Some(decision));
+            }
+            Again::Elsewhere => failed.push(decision.worker.clone()),
+            Again::OtherAddress => {
+                failed.extend(gateway.workers().behind(&worker.url).map(|worker| worker.id.clone()));
+            }
         }
-        failed.push(decision.worker.clone());
         fallback = Some((response, decision));
     }
     match fallback {

@@ -112,9 +112,9 @@ pub async fn start(config: Config) -> Result<Running, RunError> {
     }
     let gateway = Arc::new(Gateway::new(config, plugin, mesh, client));
     let mut watchers = JoinSet::new();
-    for worker in gateway.workers().all() {
-        watchers.spawn(health::watch(Arc::clone(&gateway), Arc::clone(worker)));
-        watchers.spawn(health::watch_cache(Arc::clone(&gateway), Arc::clone(worker)));
+    for address in gateway.workers().addresses() {
+        watchers.spawn(health::watch(Arc::clone(&gateway), address.to_vec()));
+        watchers.spawn(health::watch_cache(Arc::clone(&gateway), address.to_vec()));
     }
     if !gateway.config().events.is_empty() {
         watchers.spawn(ingest::run(Arc::clone(&gateway), hearing));

@@ -50,18 +50,21 @@ pub struct Worker {
     pub id: WorkerId,
     /// Where it listens, without a slash at the end.
     pub url: String,
-    /// Wakes its prober.
-    pub(super) probe_wanted: Notify,
+    /// Which rank it is to its engine; `None` where that has only one.
+    pub rank: Option<u16>,
+    /// Wakes the prober of its address.
+    pub(super) probe_wanted: Arc<Notify>,
     state: Mutex<State>,
     detector: Mutex<Detector>,
 }
 
 impl Worker {
-    fn new(spec: &WorkerSpec) -> Self {
+    fn new(spec: &WorkerSpec, probe_wanted: &Arc<Notify>) -> Self {
         Self {
             id: spec.id.clone(),
             url: spec.url.clone(),
-            probe_wanted: Notify::new(),
+            rank: spec.sent_rank(),
+            probe_wanted: Arc::clone(probe_wanted),
             state: Mutex::default(),
             detector: Mutex::default(),
         }
@@ -140,7 +143,11 @@ pub struct Workers {
 
 impl Workers {
     pub(super) fn new(specs: &[WorkerSpec]) -> Self {
-        let list: Vec<_> = specs.iter().map(|spec| Arc::new(Worker::new(spec))).collect();
+        let addresses = specs.chunk_by(|one, next| one.url == next.url).flat_map(|ranks| {
+            let probe_wanted = Arc::new(Notify::new());
+            ranks.iter().map(move |spec| Arc::new(Worker::new(spec, &probe_wanted)))
+        });
+        let list: Vec<_> = addresses.collect();
         let by_id = list.iter().map(|worker| (worker.id.clone(), Arc::clone(worker))).collect();
         Self { list, by_id }
     }
@@ -149,6 +156,16 @@ impl Workers {
     #[must_use]
     pub fn all(&self) -> &[Arc<Worker>] {
         &self.list
+    }
+
+    /// The workers behind each address, in the order of their ranks.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &[Arc<Worker>]> {
+        self.list.chunk_by(|one, next| one.url == next.url)
+    }
+
+    /// The workers behind one address.
+    pub(super) fn behind(&self, url: &str) -> impl Iterator<Item = &Arc<Worker>> {
+        self.list.iter().filter(move |worker| worker.url == url)
     }
 
     pub(super) fn find(&self, id: &WorkerId) -> Option<&Arc<Worker>> {
@@ -166,7 +183,7 @@ mod tests {
     use super::*;
 
     fn worker() -> Worker {
-        Worker::new(&WorkerSpec::parse("w=http://h:1").expect("a spec"))
+        Worker::new(&WorkerSpec::parse("w=http://h:1").expect("a spec"), &Arc::default())
     }
 
     #[test]

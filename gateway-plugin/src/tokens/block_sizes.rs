@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use covey_crdt::change::FeedView;
 use covey_crdt::id::{ModelName, WorkerId};
 use covey_crdt::keyspace::{HashKeyId, Keyspace, Unit};
 use covey_crdt::limits::WORKERS_MAX;
@@ -72,6 +73,16 @@ impl BlockSizes {
         Self { flag, key_id, models: models.iter().map(of).collect() }
     }
 
+    /// A worker's feed went on: it names the size of its blocks. One that is over named it for an engine that is no more.
+    pub fn fed(&self, worker: &WorkerId, feed: Option<&FeedView>) -> Learned {
+        let Some(feed) = feed else {
+            self.forget(worker);
+            return Learned::Nothing;
+        };
+        let keyspace = feed.keyspace.as_ref().filter(|keyspace| keyspace.unit == Unit::Tokens);
+        keyspace.map_or(Learned::Nothing, |keyspace| self.learned(&keyspace.model, worker, keyspace.block_units))
+    }
+
     /// A worker's events say how large its blocks are. Cheap when that is known.
     pub fn learned(&self, model: &ModelName, worker: &WorkerId, block_tokens: u32) -> Learned {
         let Some(of) = self.model(model) else { return Learned::Nothing };
@@ -99,7 +110,7 @@ impl BlockSizes {
     }
 
     /// A worker is gone, or speaks of its cache no more: what its events said counts no longer.
-    pub fn forget(&self, worker: &WorkerId) {
+    fn forget(&self, worker: &WorkerId) {
         for of in &self.models {
             let mut workers = of.workers.lock().unwrap_or_else(PoisonError::into_inner);
             if workers.remove(worker).is_some() && !workers.is_empty() {
@@ -146,6 +157,10 @@ fn most_common(workers: &BTreeMap<WorkerId, u32>) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use covey_crdt::digest::Digest;
+    use covey_crdt::id::{Incarnation, Token};
+    use covey_crdt::stored::{Generation, StoredKey};
+
     use super::*;
 
     fn sizes(flag: Option<u32>) -> (BlockSizes, ModelName, impl Fn(u32) -> WorkerId) {
@@ -184,5 +199,31 @@ mod tests {
         assert_eq!((used(&sizes, &model), sizes.of(&model).workers.len()), (Some(64), 5));
         sizes.forget(&worker(4));
         assert_eq!(used(&sizes, &model), Some(32));
+    }
+
+    #[test]
+    fn every_gateway_learns_from_the_replicated_feed_and_an_engine_that_is_gone_counts_no_more() {
+        let (sizes, model, worker) = sizes(None);
+        let feed = |block_tokens| FeedView {
+            key: StoredKey {
+                incarnation: Incarnation { counter: 1, token: Token::new("boot").expect("a token") },
+                generation: Generation::default(),
+                position: 3,
+                part: 0,
+            },
+            is_last: true,
+            is_complete: true,
+            blocks: 1,
+            contents: Digest::default(),
+            keyspace: keyspace(&model, block_tokens, HashKeyId(0)),
+        };
+        assert!(matches!(sizes.fed(&worker(1), Some(&feed(16))), Learned::Size { block_tokens: 16, .. }));
+        assert_eq!(sizes.fed(&worker(1), Some(&feed(16))), Learned::Nothing);
+        assert!(matches!(sizes.fed(&worker(2), Some(&feed(32))), Learned::Differs { block_tokens: 32, others: 16 }));
+        let empty = FeedView { keyspace: None, blocks: 0, ..feed(16) };
+        assert_eq!(sizes.fed(&worker(1), Some(&empty)), Learned::Nothing, "an empty cache is no other engine");
+        assert_eq!(used(&sizes, &model), Some(16));
+        assert_eq!(sizes.fed(&worker(1), None), Learned::Nothing);
+        assert_eq!((used(&sizes, &model), sizes.of(&model).workers.len()), (Some(32), 1));
     }
 }

@@ -112,6 +112,18 @@ async fn two_gateways_read_a_worker_and_the_standby_goes_on_when_the_publisher_d
     // What the first request was placed with bridges the events that would tell of it.
     assert!(predicted(&two, 100..117).await.is_some_and(|tokens| tokens >= 12));
     assert_eq!(predicted(&two, 500..517).await, Some(0));
+    // An operator has it all forgotten. The engine lives, so its ingester says again what it holds.
+    let forget = |worker: &str| {
+        let url = format!("http://{}/workers/forget", one.admin);
+        client().post(url).json(&serde_json::json!({ "worker": worker })).send()
+    };
+    assert_eq!(forget("w9").await.expect("answered").status(), 404);
+    let plain = client().post(format!("http://{}/workers/forget", one.admin)).body("{\"worker\":\"w0\"}").send().await;
+    assert_eq!(plain.expect("answered").status(), 415, "a page of another site could send this");
+    assert_eq!(forget("w0").await.expect("answered").status(), 202);
+    let again = |feeds: &[Value]| at(1, 3)(feeds) && feeds.iter().all(|feed| feed["generation"] == 1);
+    until_feeds("both replicas have it anew", &[&one, &two], again).await;
+    assert_eq!(predicted(&two, 100..117).await, Some(12));
     // The publisher dies; what the engine says next reaches the mesh through the standby, once.
     let (dead, left) = if feeds[0]["role"] == "publisher" { (one, two) } else { (two, one) };
     drop(dead);

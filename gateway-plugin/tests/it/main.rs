@@ -14,6 +14,7 @@ mod operator_lied_to;
 mod ops;
 mod process;
 mod proxying;
+mod ranks;
 mod record;
 mod refusals;
 mod routing;

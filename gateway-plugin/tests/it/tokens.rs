@@ -224,7 +224,7 @@ async fn events_say_the_block_size_and_win_over_the_flag() {
     send(&gateway, &ask(&said(0), false)).await;
     let report = doctor(&gateway).await;
     assert_eq!(report["workers"][0]["mismatch"], "block_size", "{report}");
-    gateway.running.gateway().learned_block_size(&of, &id, 32);
+    let _named = gateway.running.gateway().block_sizes().learned(&of, &id, 32);
     assert_eq!(send(&gateway, &ask(&said(0), false)).await, 0, "another keyspace");
     let again = send(&gateway, &ask(&said(0), false)).await;
     assert_eq!((again % 32, again), (0, engine.last_report()));

@@ -14,16 +14,30 @@ use rand_chacha::rand_core::Rng;
 
 use super::Node;
 use crate::blob::{BlobKind, NoBlob, Ready};
+use crate::limits::BLOB_BYTES_MAX;
 use crate::note::Note;
 use crate::output::{Class, FeedOrder, Output};
 use crate::wire::{BlobAsk, BlobPiece, Message};
 
 impl Node {
     /// Begins to fetch something whole from a peer.
-    pub(super) fn fetch(&mut self, kind: BlobKind, worker: WorkerId, from: LifeId) {
+    fn fetch(&mut self, kind: BlobKind, worker: WorkerId, from: LifeId) {
         let id = self.random.next_u64();
         self.fetches.begin(self.now, kind, worker.clone(), from, id);
         self.ask_piece(kind, &worker);
+    }
+
+    /// Fetches what there is room for.
+    pub(super) fn fetch_next(&mut self) {
+        while let Some(((kind, worker), from)) = self.fetches.pop() {
+            let peer = self.peers.get(&from).filter(|peer| peer.admitted);
+            let key = peer.and_then(|peer| peer.feeds.get(&worker));
+            let is_wanted = match kind {
+                BlobKind::Feed => key.is_some_and(|key| self.lacks_feed(&worker, key)),
+                BlobKind::Ingest => peer.is_some(),
+            };
+            if is_wanted { self.fetch(kind, worker, from) } else { self.not_fetched(kind, worker) }
+        }
     }
 
     fn ask_piece(&mut self, kind: BlobKind, worker: &WorkerId) {
@@ -64,7 +78,7 @@ impl Node {
 
     /// What a receiver asked for is there, or never will be.
     pub(super) fn give(&mut self, to: LifeId, worker: &WorkerId, kind: BlobKind, bytes: Option<Bytes>) {
-        let waiting = match bytes.filter(|bytes| !bytes.is_empty()) {
+        let waiting = match bytes.filter(|bytes| !bytes.is_empty() && bytes.len() <= BLOB_BYTES_MAX) {
             Some(bytes) => self.donations.made(to, worker, kind, bytes),
             None => {
                 let id = self.donations.withdraw(to, worker, kind);
@@ -123,6 +137,7 @@ impl Node {
             Some(Ok(bytes)) => self.fetched(kind, worker, from, bytes),
             Some(Err(NoBlob)) => self.not_fetched(kind, worker),
         }
+        self.fetch_next();
     }
 
     fn fetched(&mut self, kind: BlobKind, worker: WorkerId, from: LifeId, bytes: Vec<u8>) {
@@ -137,7 +152,7 @@ impl Node {
         let spoken: Vec<_> = state.lanes().keys().map(|(keyspace, _)| Arc::clone(keyspace)).collect();
         if self.replica.install_feed(&worker, Arc::new(state)) == Merged::Grew {
             let log = self.feeds.entry(worker.clone()).or_default();
-            log.speaks.extend(spoken);
+            log.spoke(spoken);
             if !planted(Plant::LogJumpKeepsOps) {
                 self.feed_bytes -= log.jump();
             }
@@ -166,5 +181,6 @@ impl Node {
         for (kind, worker) in again {
             self.ask_piece(kind, &worker);
         }
+        self.fetch_next();
     }
 }

@@ -14,7 +14,7 @@ use covey_crdt::worker::{Totals, WorkerRecord};
 
 use super::Node;
 use crate::input::{Load, MonoTime};
-use crate::limits::{SUMMARY_FEEDS, SUMMARY_MS, SUMMARY_PEERS_MAX, SUMMARY_WORKERS};
+use crate::limits::{FEED_TOLD_MS, SUMMARY_FEEDS, SUMMARY_MS, SUMMARY_PEERS_MAX, SUMMARY_WORKERS};
 use crate::output::Class;
 use crate::peer::Said;
 use crate::status::Phase;
@@ -139,11 +139,29 @@ impl Node {
         }
         let mut summary = self.summary(self.now);
         summary.workers = self.next_workers();
-        summary.feeds.truncate(SUMMARY_FEEDS);
-        for life in to {
-            self.send(life, Class::Control, &Message::Summary(Box::new(summary.clone())));
+        for feeds in self.feed_pages(std::mem::take(&mut summary.feeds)) {
+            summary.feeds = feeds;
+            for life in &to {
+                self.send(*life, Class::Control, &Message::Summary(Box::new(summary.clone())));
+            }
+            summary.workers.clear();
         }
         self.forget_said();
+    }
+
+    /// The feeds of the summaries that are due: all of them once a second, in as many frames as it takes, and those first
+    /// that changed in the ones between. A page that is not full says that there are no others.
+    fn feed_pages(&mut self, feeds: Vec<FeedSeen>) -> Vec<Vec<FeedSeen>> {
+        if feeds.len() < SUMMARY_FEEDS {
+            return vec![feeds];
+        }
+        let tells_all = self.now.since_ms(self.feeds_told_at) >= SUMMARY_MS / 2;
+        let pages = if tells_all { feeds.len().div_ceil(SUMMARY_FEEDS) } else { 1 };
+        if tells_all {
+            self.feeds_told_at = self.now;
+        }
+        let page = |nth: usize| feeds.iter().cycle().skip(nth * SUMMARY_FEEDS).take(SUMMARY_FEEDS).cloned().collect();
+        (0..pages).map(page).collect()
     }
 
     /// The workers whose turn it is.
@@ -173,9 +191,11 @@ impl Node {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&from) else { return };
         let (mut workers, mut feeds) = peer.said.take().map(|said| (said.workers, said.feeds)).unwrap_or_default();
-        // Who tells of fewer than fit tells of all.
+        // Who tells of fewer than fit tells of all; who tells of more does so in turn, and of each once a second.
         if summary.feeds.len() < SUMMARY_FEEDS {
             feeds.clear();
+        } else {
+            feeds.retain(|_, (at, _)| now.since_ms(*at) <= FEED_TOLD_MS);
         }
         for row in std::mem::take(&mut summary.feeds) {
             let worker = WorkerId::new(&row.worker, row.rank).expect("a sound summary names workers well");

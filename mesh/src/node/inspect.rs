@@ -4,15 +4,19 @@
 
 use std::collections::BTreeMap;
 
+use covey_crdt::hash::BlockHash;
 use covey_crdt::id::{Incarnation, LifeId, WorkerId};
-use covey_crdt::inspect::{HolderView, Stretch};
+use covey_crdt::inspect::{HolderView, StoredStretch, Stretch};
+use covey_crdt::replica::Replica;
 use covey_crdt::stamp::Floor;
+use covey_crdt::stored::FeedState;
 use covey_crdt::worker::WorkerRecord;
 
 use super::Node;
 use crate::inspect::{
-    AfterBlock, Answer, Ask, EndsRow, FloorRow, Hex64, Hex128, HolderPage, HolderRow, IncarnationRow, LogRow, Moment,
-    PAGE_BLOCKS, PAGE_HOLDERS, PAGE_WORKERS, StampRow, StatePage, StretchRow, WorkerRow,
+    AfterBlock, AfterStored, Answer, Ask, EndsRow, FeedRow, FloorRow, Hex64, Hex128, HolderPage, HolderRow,
+    IncarnationRow, LogRow, Moment, PAGE_BLOCKS, PAGE_HOLDERS, PAGE_STORED, PAGE_WORKERS, SetRow, StampRow, StatePage,
+    StoredPage, StretchRow, WorkerRow,
 };
 
 impl Node {
@@ -22,6 +26,7 @@ impl Node {
         match ask {
             Ask::State { after } => Answer::State(self.state_page(after.as_ref())),
             Ask::Holder { worker, id, after } => Answer::Holder(self.holder_page(worker, *id, *after)),
+            Ask::Stored { worker, after } => Answer::Stored(self.stored_page(worker, *after)),
         }
     }
 
@@ -90,6 +95,46 @@ impl Node {
         }
         page.blocks = blocks.into_iter().map(stretch_row).collect();
         page
+    }
+
+    fn stored_page(&self, worker: &WorkerId, after: Option<AfterStored>) -> StoredPage {
+        let mut page = StoredPage { at: self.moment(), feed: None, sets: Vec::new(), next: None };
+        let Some(feed) = self.replica.feed(worker) else { return page };
+        page.feed = Some(feed_row(feed));
+        let after = after.map(|last| (last.id.0, BlockHash(last.block.0)));
+        let sets = Replica::stored_stretches(worker, feed, after, PAGE_STORED);
+        let count: usize = sets.iter().map(|set| set.blocks.len()).sum();
+        let last = sets.iter().rev().find_map(|set| set.blocks.last().map(|block| (set.id, *block)));
+        let next = last.filter(|_| count >= PAGE_STORED);
+        page.next = next.map(|(id, block)| AfterStored { id: Hex64(id), block: Hex64(block.0) });
+        page.sets = sets.into_iter().map(set_row).collect();
+        page
+    }
+}
+
+fn feed_row(feed: &FeedState) -> FeedRow {
+    FeedRow {
+        incarnation: incarnation_row(&feed.key.incarnation),
+        generation: feed.key.generation.counter,
+        generation_life: Hex128(feed.key.generation.life),
+        position: feed.key.position,
+        is_last: feed.is_last,
+        is_complete: feed.is_complete,
+        blocks: feed.blocks() as u64,
+        contents: Hex128(feed.contents().0),
+    }
+}
+
+fn set_row(set: StoredStretch<'_>) -> SetRow {
+    let (keyspace, lane) = set.holder;
+    SetRow {
+        id: Hex64(set.id),
+        model: keyspace.model.to_string(),
+        block_units: keyspace.block_units,
+        lane: lane.0,
+        digest: Hex128(set.digest.0),
+        blocks: set.count as u64,
+        hashes: set.blocks.into_iter().map(|block| Hex64(block.0)).collect(),
     }
 }
 

@@ -34,7 +34,11 @@ impl Node {
             Local::FeedReport { worker, report } => self.reported(&worker, report),
             Local::AskHandOff { worker } => self.ask_hand_off(worker),
             Local::HandOff { to, worker, state } => self.give(to, &worker, BlobKind::Ingest, state),
-            Local::Place { .. } | Local::Probed { .. } | Local::Removed { .. } | Local::Reset { .. } => {
+            Local::Place { .. }
+            | Local::Probed { .. }
+            | Local::Removed { .. }
+            | Local::Reset { .. }
+            | Local::Raise { .. } => {
                 if self.joined || planted(Plant::StampsBeforeJoining) {
                     self.act(local);
                 } else if self.waiting.len() < WAITING_MAX {
@@ -76,6 +80,7 @@ impl Node {
                 }
             }
             Local::Reset { worker } => self.reset(&worker),
+            Local::Raise { worker } => self.raise(worker),
             Local::Load { .. }
             | Local::Effect(_)
             | Local::Leave
@@ -135,6 +140,16 @@ impl Node {
         }
     }
 
+    /// The engine is the same and its cache is taken for another one (R11).
+    fn raise(&mut self, worker: WorkerId) {
+        let record = self.replica.record(&worker).filter(|record| !record.incarnation.is_removed());
+        let Some((token, capacity)) = record.map(|record| (record.incarnation.token.clone(), record.capacity_tokens))
+        else {
+            return self.drop_local(Drop::UnknownWorker);
+        };
+        self.raise_incarnation(worker, token, capacity);
+    }
+
     fn raise_incarnation(&mut self, worker: WorkerId, token: Token, capacity_tokens: Option<u64>) {
         let current = self.replica.record(&worker).map(|record| record.incarnation.clone());
         if current.is_none() && self.replica.records().count() >= WORKERS_MAX / 2 {
@@ -183,6 +198,7 @@ impl Node {
             self.publish(Op::Left);
             self.left = true;
             self.push();
+            self.push_feeds();
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Here: the node's state, its contract, and dispatch. Each concern is a file beside this one: `local` (what the gateway
 //! tells it), `links` (who can be reached), `exchange` (vectors, admission, clocks), `ops` (logs), `pull` (gaps and
 //! missing content), `repair` (sessions, dirtiness, joining), `donate` (their other side), `retire` (how lives end),
-//! `house` (timers, retention, expiry), `feeds` (engines' events as ops), `owners` (who ingests them), `blobs` (what moves
+//! `house` (timers, retention, expiry), `feeds` (engines' events as ops), `feed_gaps` (what is missing of
+//! them), `feed_logs` (what is kept of them), `owners` (who ingests them), `blobs` (what moves
 //! whole), `status`, `gossip` (what gateways tell one another for people).
 //!
 //! Not here: sockets, threads, clocks, logging. Upholds I1, I4, I9, I10 on top of the lattice.
@@ -11,6 +12,8 @@
 mod blobs;
 mod donate;
 mod exchange;
+mod feed_gaps;
+mod feed_logs;
 mod feeds;
 mod gossip;
 mod house;
@@ -131,6 +134,10 @@ pub struct Node {
     /// Feeds, whoever ingests them, and the workers whose events this gateway can read.
     feeds: BTreeMap<WorkerId, FeedLog>,
     feed_bytes: usize,
+    /// Bytes of feeds' ops that wait for the ones before them.
+    held_bytes: usize,
+    /// Feeds of which some peer may have more.
+    behind: BTreeSet<WorkerId>,
     can_ingest: BTreeSet<WorkerId>,
     /// Own ops of feeds that wait to be pushed.
     unpushed: Vec<Bytes>,
@@ -142,6 +149,8 @@ pub struct Node {
     /// When the peers are told of this node again, and up to which worker they were told the last time.
     summary_at: MonoTime,
     summary_after: Option<WorkerId>,
+    /// When they were told of all feeds that are read here.
+    feeds_told_at: MonoTime,
     /// Whether it loses every placement from now on (tests on real processes alone).
     loses: bool,
     outbox: VecDeque<Output>,
@@ -197,6 +206,8 @@ impl Node {
             effect: None,
             feeds: BTreeMap::new(),
             feed_bytes: 0,
+            held_bytes: 0,
+            behind: BTreeSet::new(),
             can_ingest: BTreeSet::new(),
             unpushed: Vec::new(),
             fit_since: None,
@@ -206,6 +217,7 @@ impl Node {
             fetches: Fetches::default(),
             summary_at: now,
             summary_after: None,
+            feeds_told_at: now,
             loses: false,
             outbox: VecDeque::new(),
         };

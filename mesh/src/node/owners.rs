@@ -19,7 +19,7 @@ use covey_crdt::stamp::{Hlc, Rank, Stamp};
 use super::Node;
 use crate::blob::BlobKind;
 use crate::feed::{FeedReport, FeedState, Role};
-use crate::limits::{BRIDGE_MS, EXCHANGE_MS, FEED_STARTS, FEED_STUCK_MS, LINGER_MS, SETTLE_MS, TAKEOVER_MS};
+use crate::limits::{BRIDGE_MS, EXCHANGE_MS, FEED_STARTS, FEED_STUCK_MS, LINGER_MS, SEQ_MAX, SETTLE_MS, TAKEOVER_MS};
 use crate::note::{ClockState, Note};
 use crate::output::{FeedOrder, Output};
 use crate::ownership::first_two;
@@ -61,9 +61,12 @@ impl Node {
             })
             .map(|(life, _)| *life)
             .collect();
-        let _restarted = self.fetches.give_up(BlobKind::Ingest, &worker);
-        match self.pick(&givers).filter(|_| self.fetches.has_room(BlobKind::Ingest, &worker)) {
-            Some(giver) => self.fetch(BlobKind::Ingest, worker, giver),
+        self.fetches.give_up(BlobKind::Ingest, &worker);
+        match self.pick(&givers) {
+            Some(giver) => {
+                self.fetches.queue(BlobKind::Ingest, worker, giver);
+                self.fetch_next();
+            }
             None => self.outbox.push_back(Output::Feed(FeedOrder::HandedOff { worker, state: None })),
         }
     }
@@ -75,7 +78,7 @@ impl Node {
         self.take_over();
         self.chase_fetches();
         self.pull_feeds();
-        self.drop_old_feed_ops();
+        self.tidy_feeds();
         self.overrule_placements();
     }
 
@@ -106,7 +109,8 @@ impl Node {
             return;
         }
         let fit = self.fit();
-        let mut starts = 0;
+        // Who begins without a state costs the engine a replay: no more begin than can be handed one in time.
+        let mut starts = self.fetches.count(BlobKind::Ingest);
         for worker in self.can_ingest.clone() {
             let (first, second) = first_two(&worker, &fit);
             let wanted = match () {
@@ -232,6 +236,8 @@ impl Node {
             let mut report = log.report;
             report.since_ms = report.since_ms.saturating_add(age);
             report.proven_ms = report.proven_ms.map(|ms| ms.saturating_add(age));
+            // Engines number as they like; a summary does not.
+            report.position = report.position.min(SEQ_MAX);
             // An ingester that says nothing any more knows nothing (I12).
             if age > crate::limits::REPORT_MS {
                 report.state = FeedState::Stale;

@@ -142,6 +142,15 @@ impl Client {
         Err(Failure::Refused { status: status.as_u16(), body })
     }
 
+    /// Makes something go wrong at an engine model (`POST /covey/fault`).
+    ///
+    /// # Errors
+    /// When nobody answers or the engine refuses; the text says which.
+    pub async fn fault(&self, base: &str, fault: &Value) -> Result<(), String> {
+        let done = self.open(&format!("{base}/covey/fault"), fault).await;
+        done.map(drop).map_err(|why| format!("{base} does not take the fault {fault}: {why}"))
+    }
+
     /// Sends an empty POST.
     ///
     /// # Errors

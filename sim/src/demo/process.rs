@@ -75,6 +75,11 @@ impl Process {
         }
     }
 
+    /// Kills it (SIGKILL) without waiting until it is gone.
+    pub(crate) fn strike(&mut self) -> Result<(), String> {
+        self.child.start_kill().map_err(|why| format!("{} cannot be killed: {why}", self.name))
+    }
+
     /// Kills it (SIGKILL) and waits until it is gone.
     pub(crate) async fn kill(&mut self) -> Result<(), String> {
         self.child.kill().await.map_err(|why| format!("{} cannot be killed: {why}", self.name))

@@ -17,20 +17,40 @@ use crate::worker::{KV_EVENTS_ON, READY, REPLAY_ON};
 
 /// Model name of the workers.
 pub(super) const MODEL: &str = "demo";
+/// The mesh's key for block hashes, so that blocks can be named as gateways do.
+pub(super) const HASH_KEY: [u8; 32] = [0x5a; 32];
 /// How long processes may take until they are ready.
 const START_MAX: Duration = Duration::from_secs(20);
 const PAGE_MAX: Duration = Duration::from_secs(2);
 
+/// How many processes, and what they are told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wiring {
+    pub(super) gateways: u32,
+    /// Whether gateways are told where events are.
+    pub(super) events: bool,
+    /// Batches that workers keep for replays.
+    pub(super) replay_steps: u32,
+}
+
+impl Wiring {
+    pub(super) const fn of(args: &EventsArgs) -> Self {
+        Self { gateways: args.gateways, events: true, replay_steps: args.replay_steps }
+    }
+}
+
 /// A worker process.
 pub(super) struct WorkerProcess {
-    process: Process,
+    pub(super) process: Process,
     /// `http://host:port`.
     pub(super) base: String,
-    events: String,
+    /// `tcp://host:port` of its events.
+    pub(super) events: String,
     replay: String,
 }
 
 /// A gateway process.
+#[derive(Debug)]
 pub(super) struct GatewayProcess {
     pub(super) process: Process,
     /// `http://host:port` for clients.
@@ -49,22 +69,28 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts everything and waits until every gateway says that it is ready. Without `events` the gateways are told of none.
-    pub(super) async fn start(args: &EventsArgs, client: &Client, events: bool) -> Result<Self, String> {
+    /// Starts everything and waits until every gateway says that it is ready.
+    pub(super) async fn start(args: &EventsArgs, client: &Client, wiring: Wiring) -> Result<Self, String> {
         let binaries = Binaries::find(args.covey.as_deref())?;
         let files = TempDir::new().map_err(|why| format!("no temporary directory: {why}"))?;
         let mut cluster = Self { workers: Vec::new(), gateways: Vec::new(), covey: binaries.covey.clone(), files };
         for index in 0..args.workers {
-            cluster.workers.push(cluster.worker(args, &binaries, index).await?);
+            cluster.workers.push(cluster.worker(args, wiring, &binaries, index).await?);
         }
-        cluster.start_gateways(args, events)?;
+        cluster.start_gateways(args, wiring)?;
         for index in 0..cluster.gateways.len() {
             cluster.ready(index, client).await?;
         }
         Ok(cluster)
     }
 
-    async fn worker(&self, args: &EventsArgs, binaries: &Binaries, index: u32) -> Result<WorkerProcess, String> {
+    async fn worker(
+        &self,
+        args: &EventsArgs,
+        wiring: Wiring,
+        binaries: &Binaries,
+        index: u32,
+    ) -> Result<WorkerProcess, String> {
         let name = format!("w{index}");
         let flags = flags(&[
             ("--model", MODEL.to_owned()),
@@ -73,6 +99,7 @@ impl Cluster {
             ("--prefill-tokens-per-s", "16000".to_owned()),
             ("--kv-events", "tcp://127.0.0.1:0".to_owned()),
             ("--replay", "tcp://127.0.0.1:0".to_owned()),
+            ("--replay-steps", wiring.replay_steps.to_string()),
             ("--kv-delay-ms", args.lag_ms.to_string()),
         ]);
         let all = [vec!["worker".to_owned(), "--exit-with-stdin".to_owned()], flags].concat();
@@ -83,10 +110,11 @@ impl Cluster {
         Ok(WorkerProcess { process, base, events, replay })
     }
 
-    fn start_gateways(&mut self, args: &EventsArgs, events: bool) -> Result<(), String> {
-        let secret = self.files.path().join("secret");
+    fn start_gateways(&mut self, args: &EventsArgs, wiring: Wiring) -> Result<(), String> {
+        let (secret, key) = (self.files.path().join("secret"), self.files.path().join("hash-key"));
         private(&secret, &format!("{:064x}", args.seed))?;
-        let ports = ports::free(3 * args.gateways as usize)?;
+        private(&key, &"5a".repeat(HASH_KEY.len()))?;
+        let ports = ports::free(3 * wiring.gateways as usize)?;
         let seeds: Vec<_> = ports.chunks_exact(3).map(|three| three[2].to_string()).collect();
         for (index, three) in ports.chunks_exact(3).enumerate() {
             let mut list = vec!["gateway".to_owned()];
@@ -100,10 +128,11 @@ impl Cluster {
                 ("--mesh-listen", three[2].to_string()),
                 ("--mesh-seeds", seeds.join(",")),
                 ("--mesh-secret-file", secret.display().to_string()),
+                ("--mesh-hash-key-file", key.display().to_string()),
             ]));
             for worker in &self.workers {
                 list.extend(flags(&[("--worker", format!("{}={}", worker.process.name, worker.base))]));
-                if events {
+                if wiring.events {
                     list.extend(event_flags(worker));
                 }
             }

@@ -4,7 +4,8 @@
 //! Not here: processes (`cluster`), figures. Upholds: every turn is asked once more at the next gateway when one fails, so a
 //! dead gateway loses no request.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -19,6 +20,32 @@ use crate::engine::BLOCK_TOKENS;
 const TICK: Duration = Duration::from_millis(2);
 /// What may be saved up, in seconds of the rate: after a stall the lost work is not made up for at once.
 const SAVED_S: f64 = 0.5;
+
+/// Tokens of a prompt that are kept of an answered turn, and turns at most.
+const KEPT_TOKENS: usize = 768;
+const KEPT_MAX: usize = 4_096;
+
+/// Which worker answered, and how the prompt began.
+type Answered = (String, Vec<u32>);
+
+/// What others have to do with a drive under way.
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    /// Send no more.
+    pub(super) stop: AtomicBool,
+    /// Turns that were answered: by which worker, and how their prompts began. Where it is kept.
+    pub(super) answered: Option<Mutex<Vec<Answered>>>,
+}
+
+impl Control {
+    fn keep(&self, worker: Option<String>, prompt: &[u32]) {
+        let (Some(answered), Some(worker)) = (&self.answered, worker) else { return };
+        let mut answered = answered.lock().unwrap_or_else(PoisonError::into_inner);
+        if answered.len() < KEPT_MAX {
+            answered.push((worker, prompt[..prompt.len().min(KEPT_TOKENS)].to_vec()));
+        }
+    }
+}
 
 /// One request that was answered.
 #[derive(Clone, Debug)]
@@ -44,6 +71,7 @@ pub(super) struct Drive<'a> {
     pub(super) gateways: &'a [String],
     /// Blocks a second, all workers together.
     pub(super) blocks_per_s: f64,
+    pub(super) control: &'a Control,
 }
 
 impl Drive<'_> {
@@ -52,7 +80,7 @@ impl Drive<'_> {
         let (began, mut driven) = (Instant::now(), Driven::default());
         let mut under_way = JoinSet::new();
         let (mut budget, mut last, mut turns) = (0.0_f64, began, 0_usize);
-        while began.elapsed() < lasts {
+        while began.elapsed() < lasts && !self.control.stop.load(Ordering::Relaxed) {
             budget += self.blocks_per_s * last.elapsed().as_secs_f64();
             budget = budget.min(self.blocks_per_s * SAVED_S);
             last = Instant::now();
@@ -84,6 +112,7 @@ impl Drive<'_> {
                 let blocks = computed as f64 / f64::from(BLOCK_TOKENS);
                 let predicted = reply.predicted_tokens.unwrap_or(0);
                 let pair = Pair { predicted, reported: reply.cached_tokens };
+                self.control.keep(reply.worker, &turn.prompt);
                 driven.samples.push(Sample { at, pair, blocks });
                 traffic.answered(turn.slot, &reply.answer);
                 blocks - usual

@@ -2,11 +2,12 @@
 //!
 //! Two yardsticks for the same traffic: [`model`], one engine and one reader of its lagging events in virtual time, which
 //! says how exact any reader can be; and real gateways and
-//! workers as processes, `covey-sim events`.
+//! workers as processes, `covey-sim events`, also while owners and engines are killed (`chaos`).
 //!
 //! Not here: the engine (`engine`), its events on sockets (`worker`).
 
 mod args;
+mod chaos;
 mod cluster;
 mod drive;
 pub mod figures;

@@ -10,8 +10,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::args::{EventsArgs, Leg};
-use super::cluster::{Cluster, MODEL};
-use super::drive::{Drive, Driven};
+use super::chaos::{self, Outcome};
+use super::cluster::{Cluster, MODEL, Wiring};
+use super::drive::{Control, Drive, Driven};
 use super::figures::Figures;
 use super::model::{self, ModelConfig};
 use super::traffic::{Traffic, TrafficConfig};
@@ -38,6 +39,8 @@ impl Row {
         let (share_min, p95_max) = match self.leg {
             Leg::Model | Leg::Events => (EXACT_SHARE_MIN, 0),
             Leg::Placements => (0.0, u64::from(BLOCK_TOKENS)),
+            // They have rows of their own.
+            Leg::KillOwner | Leg::KillBoth | Leg::KillBothShort | Leg::Restart => (0.0, u64::MAX),
         };
         if figures.requests == 0 {
             missed.push("nothing was answered".to_owned());
@@ -92,32 +95,45 @@ const HEAD: &str =
 /// When something is missing, cannot be started or never becomes ready; in words for a terminal.
 pub async fn run(args: &EventsArgs) -> Result<ExitCode, String> {
     let cannot = |why: std::io::Error| format!("report cannot be written: {why}");
-    let rows = tokio::select! {
-        rows = play(args) => rows?,
+    let (rows, outcomes) = tokio::select! {
+        all = play(args) => all?,
         () = asked_to_stop() => return Err("interrupted: every process it had started was stopped".to_owned()),
     };
-    let missed = rows.iter().flat_map(|row| row.missed().into_iter().map(|why| format!("{}: {why}\n", row.leg.name())));
-    let text: String = std::iter::once(HEAD.to_owned()).chain(rows.iter().map(Row::line)).chain(missed).collect();
+    let missed = rows.iter().map(|row| (row.leg.name(), row.missed()));
+    let missed = missed.chain(outcomes.iter().map(|outcome| (outcome.name, outcome.missed())));
+    let missed: Vec<_> =
+        missed.flat_map(|(leg, why)| why.into_iter().map(move |why| format!("{leg}: {why}\n"))).collect();
+    let heads = [(HEAD, rows.is_empty()), (Outcome::HEAD, outcomes.is_empty())];
+    let [head, chaos_head] = heads.map(|(head, is_empty)| if is_empty { "" } else { head }.to_owned());
+    let lines = std::iter::once(head).chain(rows.iter().map(Row::line));
+    let lines = lines.chain(std::iter::once(chaos_head)).chain(outcomes.iter().map(Outcome::line));
+    let text: String = lines.chain(missed.iter().cloned()).collect();
     std::io::stdout().write_all(text.as_bytes()).map_err(cannot)?;
     if let Some(file) = &args.json {
-        let json = format!("{:#}\n", json!(rows.iter().map(Row::json).collect::<Vec<_>>()));
+        let json = format!(
+            "{:#}\n",
+            json!(rows.iter().map(Row::json).chain(outcomes.iter().map(Outcome::json)).collect::<Vec<_>>())
+        );
         std::fs::write(file, json).map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
     }
-    Ok(if rows.iter().all(|row| row.missed().is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn play(args: &EventsArgs) -> Result<Vec<Row>, String> {
-    let mut rows = Vec::new();
+async fn play(args: &EventsArgs) -> Result<(Vec<Row>, Vec<Outcome>), String> {
+    let (mut rows, mut outcomes) = (Vec::new(), Vec::new());
     for &leg in &args.legs {
-        rows.push(match leg {
-            Leg::Model => in_virtual_time(args),
-            Leg::Events | Leg::Placements => with_processes(args, leg).await?,
-        });
+        match leg {
+            Leg::Model => rows.push(in_virtual_time(args)),
+            Leg::Events | Leg::Placements => rows.push(with_processes(args, leg).await?),
+            Leg::KillOwner | Leg::KillBoth | Leg::KillBothShort | Leg::Restart => {
+                outcomes.extend(chaos::play(args, leg).await?)
+            }
+        }
     }
-    Ok(rows)
+    Ok((rows, outcomes))
 }
 
-fn traffic(args: &EventsArgs, workers: u32) -> TrafficConfig {
+pub(super) fn traffic(args: &EventsArgs, workers: u32) -> TrafficConfig {
     TrafficConfig { seed: args.seed, live: (args.live * workers) as usize, ..TrafficConfig::default() }
 }
 
@@ -137,10 +153,12 @@ fn in_virtual_time(args: &EventsArgs) -> Row {
 
 async fn with_processes(args: &EventsArgs, leg: Leg) -> Result<Row, String> {
     let client = Arc::new(Client::new()?);
-    let mut cluster = Cluster::start(args, &client, leg == Leg::Events).await?;
+    let wiring = Wiring { events: leg == Leg::Events, ..Wiring::of(args) };
+    let mut cluster = Cluster::start(args, &client, wiring).await?;
     let gateways = cluster.bases();
     let blocks_per_s = f64::from(args.blocks_per_s * args.workers);
-    let drive = Drive { client: &client, model: MODEL, gateways: &gateways, blocks_per_s };
+    let control = Control::default();
+    let drive = Drive { client: &client, model: MODEL, gateways: &gateways, blocks_per_s, control: &control };
     let mut traffic = Traffic::new(traffic(args, args.workers));
     let warm = Duration::from_secs(args.warm_s.into());
     let Driven { samples, failed } = drive.run(&mut traffic, warm + Duration::from_secs(args.seconds.into())).await;

@@ -265,6 +265,7 @@ fn named(fault: Fault) -> Vec<(&'static str, Names)> {
         Fault::WorkerFlap { worker, .. } => vec![("worker-flap.worker", Worker(worker))],
         Fault::Remove { worker, .. } => vec![("remove.worker", Worker(worker))],
         Fault::Capacity { worker, .. } => vec![("capacity.worker", Worker(worker))],
+        Fault::Raise { node, worker } => vec![("raise.node", Node(node)), ("raise.worker", Worker(worker))],
         Fault::Reset { node, worker } => vec![("reset.node", Node(node)), ("reset.worker", Worker(worker))],
     }
 }

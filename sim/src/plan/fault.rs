@@ -242,6 +242,13 @@ pub enum Fault {
         /// The worker.
         worker: usize,
     },
+    /// A node's operator has everything forgotten that is held of a worker, whose engine lives on.
+    Raise {
+        /// The node.
+        node: usize,
+        /// The worker.
+        worker: usize,
+    },
 }
 
 impl Fault {

@@ -26,6 +26,16 @@ pub(super) enum Route {
     Text,
 }
 
+impl Route {
+    /// The field that holds the prompt.
+    const fn prompt_field(self) -> &'static str {
+        match self {
+            Self::Chat => "messages",
+            Self::Text => "prompt",
+        }
+    }
+}
+
 /// One request, ready for the engine.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
@@ -91,24 +101,27 @@ struct Script {
 impl Ask {
     /// Reads a body of `/v1/chat/completions`.
     pub(super) fn chat(body: &[u8], tokenizer: &dyn Tokenize) -> Result<Self, ApiError> {
-        let body: ChatBody = parse(body)?;
+        let raw = body;
+        let body: ChatBody = parse(raw)?;
         if body.messages.is_empty() {
             return Err(ApiError::bad("messages", "messages is empty: send at least one"));
         }
         let prompt = render(&body.messages, body.tools.as_ref()).map_err(|why| ApiError::bad("messages", &why))?;
         let tokens_max = body.max_completion_tokens.or(body.rest.max_tokens);
-        Self::new(Route::Chat, Prompt::Text(prompt), tokens_max, body.rest, tokenizer)
+        Self::new(raw, Route::Chat, Prompt::Text(prompt), tokens_max, body.rest, tokenizer)
     }
 
     /// Reads a body of `/v1/completions`.
     pub(super) fn text(body: &[u8], tokenizer: &dyn Tokenize) -> Result<Self, ApiError> {
-        let body: TextBody = parse(body)?;
+        let raw = body;
+        let body: TextBody = parse(raw)?;
         let prompt = Prompt::read(&body.prompt).ok_or_else(|| ApiError::bad("prompt", PROMPT_FORMS))?;
         let tokens_max = body.rest.max_tokens;
-        Self::new(Route::Text, prompt, tokens_max, body.rest, tokenizer)
+        Self::new(raw, Route::Text, prompt, tokens_max, body.rest, tokenizer)
     }
 
     fn new(
+        body: &[u8],
         route: Route,
         prompt: Prompt,
         tokens_max: Option<u32>,
@@ -122,12 +135,18 @@ impl Ask {
         if rest.n.is_some_and(|n| n != 1) {
             return Err(ApiError::bad("n", "n must be 1: this model gives one choice"));
         }
+        let is_scripted = rest.covey_script.is_some();
         let answer = match rest.covey_script {
             Some(script) => Answer::scripted(&script.answer, tokens_max),
             None => Answer::made_up(&prompt.bytes(), tokens_max.unwrap_or(ANSWER_TOKENS_DEFAULT)),
         };
+        let answer = match tokens_max.or((!is_scripted).then_some(ANSWER_TOKENS_DEFAULT)) {
+            Some(tokens_max) => tokenizer.fit(answer, tokens_max),
+            None => answer,
+        };
         let tells_ids = rest.return_token_ids || matches!(prompt, Prompt::Ids(_));
-        let tokens = prompt.answered(&answer.text, tokenizer);
+        let tokens = prompt.answered(route, body, &answer.text, tokenizer);
+        let tokens = tokens.map_err(|why| ApiError::bad(route.prompt_field(), &why))?;
         Ok(Self {
             route,
             model: rest.model,
@@ -161,10 +180,10 @@ impl Prompt {
         }
     }
 
-    fn answered(self, answer: &str, tokenizer: &dyn Tokenize) -> Tokens {
+    fn answered(self, route: Route, body: &[u8], answer: &str, tokenizer: &dyn Tokenize) -> Result<Tokens, String> {
         match self {
-            Self::Text(prompt) => tokenizer.text(&prompt, answer),
-            Self::Ids(prompt) => Tokens { prompt, answer: tokenizer.answer(answer) },
+            Self::Text(prompt) => tokenizer.text(route, body, &prompt, answer),
+            Self::Ids(prompt) => Ok(Tokens { prompt, answer: tokenizer.answer(answer) }),
         }
     }
 }

@@ -6,7 +6,9 @@
 //! ids is taken as it is, and its answer has `token_ids` too; with `return_token_ids` every answer has.
 //!
 //! With `--kv-events` the cache is told on ZMQ sockets (`kv`). `GET /covey/truth` says what it holds after the last batch,
-//! `POST /covey/fault` makes something go wrong.
+//! `POST /covey/fault` makes something go wrong. With `--data-parallel-size` several engines are behind the address, each a
+//! rank (`ranks`); truth and faults are those of the rank that the request names as completions do, otherwise of rank 0 and of
+//! all. A restart is the process's, so of all.
 //!
 //! Not here: cache and timing (`engine`). Absent: sampling, log probabilities, several choices.
 
@@ -16,23 +18,27 @@ mod error;
 mod host;
 mod kv;
 mod metrics;
+mod ranks;
 mod reply;
 mod template;
 mod tokenize;
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, State};
+use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use clap::Args;
+use futures_util::future::{join_all, try_join_all};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -42,16 +48,17 @@ use ask::Ask;
 use error::ApiError;
 use host::Host;
 pub(crate) use kv::payload;
-use kv::{Fault, Order, Publisher};
+use kv::{Fault, FaultKind, Order, Publisher};
 pub use kv::{KvArgs, Wire};
-use tokenize::{FourBytes, Tokenize};
+use ranks::Ranks;
+use tokenize::{FourBytes, Model, Tokenize};
 
 /// Largest body taken: about eight million tokens of text.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// How the line begins that says where a worker can be reached: its first line.
 pub const READY: &str = "worker listens on http://";
-/// How the line begins that says where KV events are published: its second line, with `--kv-events`.
+/// How the line begins that says where KV events are published: its second line, with `--kv-events`; those of rank 0.
 pub const KV_EVENTS_ON: &str = "kv-events on ";
 /// How the line begins that says where replays are served: its third line, with `--replay`.
 pub const REPLAY_ON: &str = "replay on ";
@@ -86,6 +93,14 @@ pub struct WorkerArgs {
     /// Requests that run at the same time
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub running_max: u32,
+    /// Data-parallel ranks behind its address, each an engine with a cache of its own; the header X-data-parallel-rank says
+    /// which one computes a request, otherwise the one with least to do
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64), conflicts_with = "dp_rank")]
+    pub data_parallel_size: u32,
+    /// Tokenizer of its model, a tokenizer.json or the directory with it and the chat template, as gateways take it: texts are
+    /// tokenized as they do. Without it a token is four bytes of the text
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
     /// Exit when standard input closes, so that it never outlives who started it
     #[arg(long)]
     pub exit_with_stdin: bool,
@@ -112,7 +127,8 @@ impl WorkerArgs {
 pub struct Worker {
     listener: TcpListener,
     server: Arc<Server>,
-    events: Option<Events>,
+    /// None, or those of each rank.
+    events: Vec<Events>,
 }
 
 /// Bound sockets, and what the engine will tell them.
@@ -125,40 +141,53 @@ struct Events {
 struct Server {
     model: String,
     id: String,
-    host: Arc<Host>,
+    ranks: Ranks,
     tokenizer: Box<dyn Tokenize>,
+}
+
+impl Server {
+    /// What a rank goes by in answers: as gateways name it.
+    fn named(&self, rank: usize) -> String {
+        if rank == 0 { self.id.clone() } else { format!("{}#{rank}", self.id) }
+    }
 }
 
 impl Worker {
     /// Binds the address, and those for KV events.
     ///
     /// # Errors
-    /// When one is taken or not this machine's.
+    /// When one is taken or not this machine's, or the tokenizer cannot be loaded.
     pub async fn bind(args: &WorkerArgs) -> io::Result<Self> {
         let listener = TcpListener::bind(args.listen).await?;
-        let publisher = args.kv.bind(args.block_tokens).await.map_err(io::Error::other)?;
-        let (orders, events) = match publisher {
-            Some(publisher) => {
-                let (sender, orders) = mpsc::unbounded_channel();
-                (Some(sender), Some(Events { publisher, orders }))
-            }
-            None => (None, None),
+        let tokenizer: Box<dyn Tokenize> = match &args.tokenizer {
+            Some(path) => Box::new(Model::load(path).map_err(io::Error::other)?),
+            None => Box::new(FourBytes),
         };
-        let host = Host::new(args.engine(), orders);
-        let server = Server { model: args.model.clone(), id: args.id.clone(), host, tokenizer: Box::new(FourBytes) };
-        Ok(Self { listener, server: Arc::new(server), events })
+        let publishers = args.kv.bind(args.block_tokens, args.data_parallel_size).await.map_err(io::Error::other)?;
+        let mut publishers = publishers.into_iter();
+        let (mut hosts, mut events) = (Vec::new(), Vec::new());
+        for _ in 0..args.data_parallel_size {
+            let sender = publishers.next().map(|publisher| {
+                let (sender, orders) = mpsc::unbounded_channel();
+                events.push(Events { publisher, orders });
+                sender
+            });
+            hosts.push(Host::new(args.engine(), sender));
+        }
+        let (model, id) = (args.model.clone(), args.id.clone());
+        Ok(Self { listener, server: Arc::new(Server { model, id, ranks: Ranks::new(hosts), tokenizer }), events })
     }
 
-    /// Where KV events are published, like `tcp://127.0.0.1:5557`; `None` when they are not.
+    /// Where rank 0 publishes KV events, like `tcp://127.0.0.1:5557`; `None` when none are.
     #[must_use]
     pub fn kv_events(&self) -> Option<&str> {
-        self.events.as_ref().map(|events| events.publisher.events.as_str())
+        self.events.first().map(|events| events.publisher.events.as_str())
     }
 
-    /// Where replays of KV events are served.
+    /// Where replays of rank 0's KV events are served.
     #[must_use]
     pub fn replay(&self) -> Option<&str> {
-        self.events.as_ref().and_then(|events| events.publisher.replay.as_deref())
+        self.events.first().and_then(|events| events.publisher.replay.as_deref())
     }
 
     /// The address it is bound to.
@@ -174,14 +203,15 @@ impl Worker {
     /// # Errors
     /// When the listener breaks, or after a restart an address for KV events is gone.
     pub async fn serve(self) -> io::Result<()> {
-        let host = Arc::clone(&self.server.host);
+        let server = Arc::clone(&self.server);
+        let run = join_all(server.ranks.all().iter().map(|host| host.run()));
         let listener = self.listener.tap_io(|stream| {
             // Without it each token of a stream may wait for the acknowledgement of the one before.
             let _ = stream.set_nodelay(true);
         });
         tokio::select! {
             served = axum::serve(listener, router(self.server)) => served,
-            () = host.run() => Ok(()),
+            _ = run => Ok(()),
             ended = publish(self.events) => ended,
         }
     }
@@ -196,11 +226,12 @@ impl Worker {
 }
 
 /// Publishes KV events, if there are to be any.
-async fn publish(events: Option<Events>) -> io::Result<()> {
-    match events {
-        Some(Events { publisher, orders }) => publisher.run(orders).await.map_err(io::Error::other),
-        None => std::future::pending().await,
+async fn publish(events: Vec<Events>) -> io::Result<()> {
+    if events.is_empty() {
+        return std::future::pending().await;
     }
+    let publishing = events.into_iter().map(|Events { publisher, orders }| publisher.run(orders));
+    try_join_all(publishing).await.map(drop).map_err(io::Error::other)
 }
 
 /// Serves until interrupted, terminated or (with `--exit-with-stdin`) orphaned. When it is reachable it prints where: the
@@ -258,47 +289,56 @@ fn router(server: Arc<Server>) -> Router {
         .with_state(server)
 }
 
-async fn chat(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
+type Body = Result<Bytes, BytesRejection>;
+
+async fn chat(State(server): State<Arc<Server>>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let ask = Ask::chat(&body?, &*server.tokenizer)?;
-    answer(&server, ask).await
+    answer(&server, &headers, ask).await
 }
 
-async fn text(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
+async fn text(State(server): State<Arc<Server>>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let ask = Ask::text(&body?, &*server.tokenizer)?;
-    answer(&server, ask).await
+    answer(&server, &headers, ask).await
 }
 
-async fn answer(server: &Server, ask: Ask) -> Result<Response, ApiError> {
+async fn answer(server: &Server, headers: &HeaderMap, ask: Ask) -> Result<Response, ApiError> {
     if let Some(asked) = ask.model.as_ref().filter(|asked| **asked != server.model) {
         return Err(ApiError::unknown_model(asked, &server.model));
     }
-    let ticket = server.host.submit(ask.job.clone())?;
-    let reply = reply::Reply::new(ask, ticket, &server.model, &server.id);
+    let (rank, host) = server.ranks.take(headers)?;
+    let ticket = host.submit(ask.job.clone())?;
+    let reply = reply::Reply::new(ask, ticket, &server.model, &server.named(rank));
     if reply.streams() { Ok(reply.stream()) } else { reply.whole().await }
 }
 
 async fn models(State(server): State<Arc<Server>>) -> Response {
-    let tokens_max = u64::from(server.host.config().blocks()) * u64::from(server.host.config().block_tokens);
+    let config = server.ranks.first().config();
+    let tokens_max = u64::from(config.blocks()) * u64::from(config.block_tokens);
     axum::Json(reply::models(&server.model, tokens_max)).into_response()
 }
 
 async fn scrape(State(server): State<Arc<Server>>) -> Response {
-    let text = metrics::render(&server.host, &server.model);
+    let text = metrics::render(&server.ranks, &server.model);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-async fn truth(State(server): State<Arc<Server>>) -> Response {
-    let truth = server.host.truth().await;
+async fn truth(State(server): State<Arc<Server>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    let host = &server.ranks.all()[server.ranks.named(&headers)?.unwrap_or_default()];
+    let truth = host.truth().await;
     let token = format!("{:.3}", truth.started_unix_s);
-    axum::Json(kv::truth_json(&truth.kv, &token, server.host.config().block_tokens)).into_response()
+    Ok(axum::Json(kv::truth_json(&truth.kv, &token, host.config().block_tokens)).into_response())
 }
 
-async fn fault(State(server): State<Arc<Server>>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
+async fn fault(State(server): State<Arc<Server>>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let fault: Fault =
         serde_json::from_slice(&body?).map_err(|why| ApiError::bad("body", &format!("body is not a fault: {why}")))?;
     fault.check().map_err(|why| ApiError::bad("body", &why))?;
-    if !server.host.fault(&fault) {
-        return Err(ApiError::in_use());
-    }
-    Ok(axum::Json(serde_json::json!({"ok": true})).into_response())
+    let all = server.ranks.all();
+    let concerned = match server.ranks.named(&headers)? {
+        Some(rank) if fault.kind != FaultKind::Restart => &all[rank..=rank],
+        Some(_) | None => all,
+    };
+    // Each is told, whatever the one before said.
+    let refused = concerned.iter().filter(|host| !host.fault(&fault)).count();
+    if refused > 0 { Err(ApiError::in_use()) } else { Ok(axum::Json(serde_json::json!({"ok": true})).into_response()) }
 }

@@ -144,8 +144,8 @@ impl World {
         }
     }
 
-    /// I5: an incarnation's counter cannot outrun the tokens its engine had (P12), and no other token is believed. Where
-    /// two engines answered or discovery removed the worker, more than restarts raise it.
+    /// I5: an incarnation's counter cannot outrun the tokens its engine had (P12) and what operators asked for, and no other
+    /// token is believed. Where two engines answered or discovery removed the worker, more than that raises it.
     fn check_tokens(&mut self) {
         for worker in 0..self.engines.len() {
             let engine = &self.engines[worker];
@@ -157,7 +157,7 @@ impl World {
             for slot in &self.slots {
                 let Some(record) = slot.node.as_ref().and_then(|node| node.replica().record(&id)) else { continue };
                 let incarnation = &record.incarnation;
-                if !tokens.contains(&incarnation.token) || incarnation.counter > tokens.len() as u64 {
+                if !tokens.contains(&incarnation.token) || incarnation.counter > (tokens.len() + engine.raised) as u64 {
                     let what = format!("{}: {id} is {incarnation:?} though its engine had {tokens:?}", slot.name);
                     self.outcome.violations.push(Violation::new("I5", what));
                 }
@@ -206,7 +206,7 @@ impl World {
     /// An engine that lives and answers everybody must be known by the token it has.
     fn wrong_worker(&self, slot: &Slot, node: &Node) -> String {
         for (worker, engine) in self.engines.iter().enumerate() {
-            if engine.flapped || engine.was_removed || engine.tokens.len() > TOKENS_BELIEVED {
+            if engine.flapped || engine.was_removed || engine.changes() > TOKENS_BELIEVED {
                 continue;
             }
             let (id, last) = (self.traffic.worker(worker), *engine.tokens.last().expect("it has had a token"));

@@ -73,6 +73,11 @@ impl World {
                 engine.capacity_tokens = tokens;
                 self.mark(if grew { marks::CAPACITY_GREW } else { marks::CAPACITY_SHRANK });
             }
+            Fault::Raise { node, worker } => {
+                self.engines[worker].raised += 1;
+                let worker = self.traffic.worker(worker);
+                self.handle(node, Input::Local(Local::Raise { worker }));
+            }
             Fault::Reset { node, worker } => {
                 let worker = self.traffic.worker(worker);
                 self.handle(node, Input::Local(Local::Reset { worker: worker.clone() }));

@@ -138,6 +138,15 @@ struct Engine {
     /// Whether discovery does not list it at the moment, and whether it ever did not.
     removed: bool,
     was_removed: bool,
+    /// How often an operator had its incarnation raised.
+    raised: usize,
+}
+
+impl Engine {
+    /// How often gateways had reason to take its cache for another one, the first time included.
+    const fn changes(&self) -> usize {
+        self.tokens.len() + self.raised
+    }
 }
 
 /// A run in progress.
@@ -199,6 +208,7 @@ impl World {
             flapped: false,
             removed: false,
             was_removed: false,
+            raised: 0,
         };
         let mut world = Self {
             now_us: 0,

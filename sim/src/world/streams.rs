@@ -494,7 +494,7 @@ impl World {
             let cache = streams.engines[worker].last().expect("an engine has a life");
             let id = self.traffic.worker(worker);
             // Whoever is taken for somebody else has other worries.
-            if engine.flapped || engine.was_removed || engine.tokens.len() > super::checks::TOKENS_BELIEVED {
+            if engine.flapped || engine.was_removed || engine.changes() > super::checks::TOKENS_BELIEVED {
                 continue;
             }
             for slot in self.slots.iter().enumerate().filter(|(nth, _)| self.is_healthy(*nth)).map(|(_, slot)| slot) {

@@ -11,7 +11,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// The gateway's binary, or `None` with a message. Where `COVEY_TEST_NEEDS_BINARIES` is set (the Makefile builds all
 /// binaries first) a missing one is a failure instead.
-fn covey() -> Option<std::path::PathBuf> {
+pub(crate) fn covey() -> Option<std::path::PathBuf> {
     let covey = Path::new(env!("CARGO_BIN_EXE_covey-sim")).with_file_name("covey");
     if covey.is_file() {
         return Some(covey);

@@ -2,12 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod chaos;
 mod cli;
 mod converge;
 mod demo;
+mod gateway;
 mod kv_events;
 mod legs;
+mod ranks;
 mod regressions;
 mod swarm;
+mod tokenizer;
 mod trace;
 mod worker;

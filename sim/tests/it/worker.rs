@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A worker on a task of its own; it stops with the test.
 pub(crate) struct Served {
-    base: String,
+    pub(crate) base: String,
     /// Where its KV events are published, if they are.
     pub(crate) kv_events: Option<String>,
     /// Where replays of them are served.
@@ -32,6 +32,8 @@ impl Served {
             prefill_tokens_per_s: 10_000_000,
             decode_step_ms: 1,
             running_max: 256,
+            data_parallel_size: 1,
+            tokenizer: None,
             exit_with_stdin: false,
             block_tokens: 16,
             host_cache_tokens: 0,
@@ -56,11 +58,37 @@ impl Served {
         line.unwrap_or_else(|| panic!("no {name} in {page}")).rsplit(' ').next().unwrap().parse().unwrap()
     }
 
+    /// A page as text.
+    pub(crate) async fn page(&self, route: &str) -> String {
+        Client::new().unwrap().page(&format!("{}{route}", self.base), PATIENCE).await.unwrap()
+    }
+
+    /// What a rank's cache holds.
+    pub(crate) async fn truth(&self, rank: usize) -> Value {
+        let head = format!(
+            "GET /covey/truth HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-data-parallel-rank: {rank}\r\n\r\n"
+        );
+        let (status, text) = self.exchange(head.as_bytes()).await;
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
     /// Sends a body as it is; gives status and body.
     pub(crate) async fn post(&self, route: &str, body: &str) -> (u16, String) {
+        self.post_to(None, route, body).await
+    }
+
+    /// Sends a body to a rank.
+    pub(crate) async fn post_to(&self, rank: Option<&str>, route: &str, body: &str) -> (u16, String) {
+        let bytes = String::from_utf8(post_bytes(route, body)).unwrap();
+        let header = rank.map(|rank| format!("X-data-parallel-rank: {rank}\r\n")).unwrap_or_default();
+        self.exchange(bytes.replacen("host: x\r\n", &format!("host: x\r\n{header}"), 1).as_bytes()).await
+    }
+
+    async fn exchange(&self, request: &[u8]) -> (u16, String) {
         let address = self.base.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(&post_bytes(route, body)).await.unwrap();
+        stream.write_all(request).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -256,7 +256,7 @@ impl Intake {
                 };
                 self.drain(now);
             }
-            Some(why @ (Why::Late | Why::Restart | Why::Recovered | Why::Outrun | Why::Raised)) => {
+            Some(why @ (Why::Late | Why::Restart | Why::Recovered | Why::Outrun | Why::Stranded | Why::Raised)) => {
                 self.open_next(why);
                 // What is kept may be of another life than the state, until something proves the opposite.
                 if self.is_verified {

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use covey_crdt::id::Incarnation;
+use covey_crdt::plant::{Plant, planted};
 use covey_crdt::stored::{Generation, StoredKey, StoredOp};
 use covey_mesh::input::MonoTime;
 
@@ -151,7 +152,7 @@ impl Intake {
             Input::ReplayEnded { ask, how } => self.on_replay_ended(now, ask, how),
             Input::Incarnation(incarnation) => self.on_incarnation(now, incarnation),
             Input::Feed(feed) => self.on_feed(now, feed),
-            Input::Restart if self.is_open => self.open_next(Why::Outrun),
+            Input::Restart if self.is_open => self.open_next(Why::Stranded),
             Input::Restart => {}
             Input::HandedOff(bytes) => self.on_handed_off(now, bytes.as_deref()),
             Input::Elapsed => {}
@@ -338,7 +339,7 @@ impl Intake {
         let is_same_engine = incarnation.token == old.token;
         self.incarnation = Some(incarnation);
         if is_same_engine {
-            if self.is_open {
+            if self.is_open && !planted(Plant::RaisedContinues) {
                 self.open_next(Why::Raised);
             }
             return;

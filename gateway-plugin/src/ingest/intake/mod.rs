@@ -43,7 +43,7 @@ pub struct IntakeConfig {
     pub rules: CacheRules,
     /// The gateway's life: it opens generations under it.
     pub life: LifeId,
-    /// The data-parallel rank that batches name; `None`: the one the first batch names.
+    /// The data-parallel rank that batches must name where they name one; `None`: the one the first batch names.
     pub rank: Option<u32>,
     /// Whether the engine answers replays.
     pub has_replay: bool,
@@ -87,7 +87,7 @@ pub enum Input {
     Incarnation(Incarnation),
     /// How far the replica's feed is, now and whenever it changes.
     Feed(Option<FeedView>),
-    /// What was published last leads nowhere (`FeedOrder::Restart`): open a generation.
+    /// What was published last leads nowhere ([`Why::Stranded`]): open a generation.
     Restart,
     /// The other ingester's state, or that nobody has one.
     HandedOff(Option<Bytes>),
@@ -170,6 +170,9 @@ pub enum Why {
     Recovered,
     /// The replica is in a larger generation, and nobody handed its state over.
     Outrun,
+    /// What was published last leads nowhere: what lies before it died with whoever made it, or another gateway has another
+    /// state under the same key.
+    Stranded,
     /// The worker's incarnation was raised and the engine is the same.
     Raised,
 }
@@ -184,6 +187,7 @@ impl Why {
             Self::Restart => "restart",
             Self::Recovered => "recovered",
             Self::Outrun => "outrun",
+            Self::Stranded => "stranded",
             Self::Raised => "raised",
         }
     }

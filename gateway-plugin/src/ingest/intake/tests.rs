@@ -148,6 +148,17 @@ fn a_raised_incarnation_of_the_same_engine_carries_the_set() {
     assert_eq!((world.held(0), world.phase(0)), (4, Phase::Exact));
 }
 
+#[test]
+fn a_feed_that_leads_nowhere_begins_anew_with_what_is_held_and_says_why() {
+    let mut intake = begun(false);
+    intake.handle(MonoTime::from_ms(2), batch(0));
+    let _before = outputs(&mut intake);
+    intake.handle(MonoTime::from_ms(3), Input::Restart);
+    let said = outputs(&mut intake);
+    assert!(said.contains(&Output::Note(Note::Generation { why: Why::Stranded, position: 1 })), "{said:?}");
+    assert_eq!((intake.state().phase, intake.key().expect("open").generation.counter), (Phase::Exact, 1));
+}
+
 fn config(has_replay: bool) -> IntakeConfig {
     IntakeConfig { has_replay, ..harness::config(1) }
 }

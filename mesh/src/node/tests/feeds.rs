@@ -10,13 +10,14 @@ use covey_crdt::stored::{Generation, StoredKey, StoredLane, StoredOp};
 use super::{Net, config, keyspace, worker};
 use crate::feed::{FeedReport, FeedState, Role};
 use crate::input::{Input, Local};
+use crate::inspect::{Answer, Ask, PAGE_STORED};
 use crate::limits::{BLOB_PIECE_BYTES, LINGER_MS, SETTLE_MS};
 use crate::note::Note;
 use crate::output::FeedOrder;
 use crate::wire::Message;
 
 /// The op of an engine's batch `position`: it stores one block and lets the third last go.
-fn op(net: &Net, position: u64) -> StoredOp {
+pub(super) fn op(net: &Net, position: u64) -> StoredOp {
     let added = vec![BlockHash(1_000 + position)];
     let removed = if position >= 3 { vec![BlockHash(1_000 + position - 3)] } else { Vec::new() };
     let key = StoredKey { incarnation: net.incarnation(0), generation: Generation::default(), position, part: 0 };
@@ -25,7 +26,7 @@ fn op(net: &Net, position: u64) -> StoredOp {
 }
 
 /// A mesh whose gateways all can read the worker's events, with owners assigned.
-fn mesh(names: &[&str]) -> Net {
+pub(super) fn mesh(names: &[&str]) -> Net {
     let mut net = Net::mesh(names);
     net.probe(0, "boot");
     for nth in 0..names.len() {
@@ -35,12 +36,12 @@ fn mesh(names: &[&str]) -> Net {
     net
 }
 
-fn with(net: &Net, role: Role) -> Vec<usize> {
+pub(super) fn with(net: &Net, role: Role) -> Vec<usize> {
     (0..net.nodes.len()).filter(|nth| net.nodes[*nth].feed_role(&worker()) == role).collect()
 }
 
 /// Everybody who ingests reads the batch.
-fn read(net: &mut Net, position: u64) {
+pub(super) fn read(net: &mut Net, position: u64) {
     for nth in 0..net.nodes.len() {
         if net.nodes[nth].feed_role(&worker()).ingests() {
             let op = op(net, position);
@@ -49,8 +50,37 @@ fn read(net: &mut Net, position: u64) {
     }
 }
 
-fn position(net: &Net, nth: usize) -> Option<u64> {
+pub(super) fn position(net: &Net, nth: usize) -> Option<u64> {
     net.nodes[nth].replica().feed(&worker()).map(|state| state.key.position)
+}
+
+/// What gateways say to one another about feeds, once each: ops, gaps, pulls, states, hand-offs.
+pub(super) fn play(net: &mut Net) {
+    for nth in 0..net.nodes.len() {
+        net.input(nth, Input::Local(Local::Ingests { worker: worker(), can: true }));
+    }
+    net.run(SETTLE_MS + 1_000);
+    let report = FeedReport { state: FeedState::Exact, ..FeedReport::default() };
+    for nth in 0..net.nodes.len() {
+        net.input(nth, Input::Local(Local::FeedReport { worker: worker(), report }));
+    }
+    (0..3).for_each(|position| read(net, position));
+    net.run(1_500);
+    net.swallow(|_, _, message| matches!(message, Message::FeedOps(_)));
+    (3..6).for_each(|position| read(net, position));
+    net.run(50);
+    net.swallow(|_, _, _| false);
+    read(net, 6);
+    net.run(1_000);
+    for nth in 0..net.nodes.len() {
+        net.input(nth, Input::Local(Local::AskHandOff { worker: worker() }));
+        net.run(5);
+        for giver in 0..net.nodes.len() {
+            let (to, state) = (net.life(nth), Some(Bytes::from_static(b"a state")));
+            net.input(giver, Input::Local(Local::HandOff { to, worker: worker(), state }));
+        }
+    }
+    net.run(500);
 }
 
 #[test]
@@ -228,4 +258,31 @@ fn i12_an_ingester_that_says_nothing_any_more_knows_nothing() {
     assert_eq!(state(&net), FeedState::Exact);
     net.run(crate::limits::REPORT_MS + 200);
     assert_eq!(state(&net), FeedState::Stale);
+}
+
+#[test]
+fn stored_coverage_is_read_in_pages_that_add_up_to_the_set_and_name_its_state() {
+    let mut net = mesh(&["a"]);
+    let (blocks, last) = (PAGE_STORED as u64 + 10, BlockHash(7));
+    let mut begun = op(&net, 0);
+    begun.lanes[0].added = (0..blocks).map(|nth| BlockHash(1_000 + nth)).collect();
+    let other = StoredLane { lane: LaneId(1), added: vec![last], removed: Vec::new(), ..begun.lanes[0].clone() };
+    begun.lanes.push(other);
+    net.input(0, Input::Local(Local::Ingested(Box::new(begun))));
+    let (mut after, mut read, mut pages) = (None, Vec::new(), 0);
+    loop {
+        let Answer::Stored(page) = net.nodes[0].inspect(&Ask::Stored { worker: worker(), after }) else {
+            panic!("a page of stored coverage")
+        };
+        let state = net.nodes[0].replica().feed(&worker()).expect("it has one");
+        let row = page.feed.expect("its state");
+        assert_eq!((row.position, row.blocks, row.contents.0), (0, blocks + 1, state.contents().0));
+        read.extend(page.sets.iter().flat_map(|set| set.hashes.iter().map(|hash| (set.lane, hash.0))));
+        (after, pages) = (page.next, pages + 1);
+        if after.is_none() {
+            break;
+        }
+    }
+    let first = (0..blocks).map(|nth| (0, 1_000 + nth));
+    assert_eq!((pages, read), (2, first.chain([(1, last.0)]).collect::<Vec<_>>()));
 }

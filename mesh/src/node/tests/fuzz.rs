@@ -35,6 +35,7 @@ fn frames() -> Vec<Bytes> {
         }
     }
     net.input(0, Input::Local(Local::Reset { worker: worker() }));
+    feeds::play(&mut net);
     net.swallow(|_, _, message| matches!(message, Message::Content(_)));
     net.link(0, 1);
     net.run(3_000);
@@ -119,6 +120,7 @@ proptest! {
             }
             let status = net.nodes[0].status(MonoTime::from_ms(0));
             assert!(status.ops_held <= HELD_OPS_MAX as u64 && status.log_bytes <= LOG_BYTES_MAX as u64);
+            assert!(net.nodes[0].held_bytes <= crate::limits::FEED_HELD_BYTES_MAX);
             assert!(net.nodes[0].peers.len() <= 3 && net.nodes[0].logs.len() <= 1_024);
             assert!(net.nodes[0].replica().is_consistent());
         });

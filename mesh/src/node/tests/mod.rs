@@ -6,6 +6,8 @@
 mod clock;
 mod dirty;
 mod donate;
+mod feed_attacks;
+mod feed_scale;
 mod feeds;
 mod fuzz;
 mod gaps;

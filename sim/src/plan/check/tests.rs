@@ -66,6 +66,7 @@ fn the_place_of_every_fault_is_a_path_that_the_plan_has() {
         Fault::WorkerRestart { worker: 7 },
         Fault::WorkerOldToken { worker: 7, life: 0 },
         Fault::Unsubscribe { node: 0, worker: 7 },
+        Fault::Raise { node: 0, worker: 7 },
         Fault::WorkerFlap { worker: 7, for_ms: 1 },
         Fault::Remove { worker: 7, for_ms: 1 },
         Fault::Capacity { worker: 7, tokens: 1 },

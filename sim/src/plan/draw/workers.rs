@@ -66,6 +66,20 @@ impl Plan {
                 self.event(at_ms, Fault::Unsubscribe { node, worker });
             }
         }
+        self.draw_raises();
+    }
+
+    /// Half of them just before the engines stop: what an ingester does not say by itself, no batch makes it say then.
+    fn draw_raises(&mut self) {
+        let mut draw = self.stream("raises");
+        if draw.chance(0.5) {
+            for _ in 0..draw.between(1, 3) {
+                let (early, late) = (self.moment(&mut draw), self.faults_ms - draw.below(100));
+                let at_ms = if draw.chance(0.5) { early } else { late };
+                let (node, worker) = (draw.index(self.nodes), draw.index(self.workers));
+                self.event(at_ms, Fault::Raise { node, worker });
+            }
+        }
     }
 
     pub(super) fn draw_churn(&mut self) {

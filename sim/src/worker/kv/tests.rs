@@ -241,7 +241,7 @@ fn generated_histories_evict_copy_and_clear() {
 
 #[test]
 fn addresses_are_those_of_the_rank() {
-    let of = |dp_rank, address: &str| KvArgs { dp_rank, ..KvArgs::default() }.of_rank(address);
+    let of = |rank, address: &str| of_rank(address, rank);
     assert_eq!(of(2, "tcp://*:5557"), Ok("tcp://0.0.0.0:5559".to_owned()));
     assert_eq!(of(2, "tcp://127.0.0.1:0"), Ok("tcp://127.0.0.1:0".to_owned()));
     assert!(of(2, "tcp://*:65535").is_err());
