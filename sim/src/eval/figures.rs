@@ -66,15 +66,12 @@ impl Figures {
     pub fn new(samples: &[Sample], fleet: &Fleet, mesh: Option<MeshFigures>) -> Self {
         let sum = |of: &dyn Fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>();
         let input = sum(&|sample| sample.input_tokens);
-        let followups = |of: fn(&Sample) -> u64| {
-            samples.iter().filter(|sample| sample.is_followup).map(of).sum::<u64>()
-        };
+        let followups =
+            |of: fn(&Sample) -> u64| samples.iter().filter(|sample| sample.is_followup).map(of).sum::<u64>();
         let mut ttfts: Vec<_> = samples.iter().map(|sample| sample.ttft_us).collect();
         ttfts.sort_unstable();
-        let mut errors: Vec<_> = samples
-            .iter()
-            .filter_map(|sample| Some(sample.predicted_tokens?.abs_diff(sample.hit_tokens)))
-            .collect();
+        let mut errors: Vec<_> =
+            samples.iter().filter_map(|sample| Some(sample.predicted_tokens?.abs_diff(sample.hit_tokens))).collect();
         errors.sort_unstable();
         let exact = errors.partition_point(|error| *error == 0);
         let seconds = |us: Option<u64>| us.unwrap_or(0) as f64 / 1e6;
@@ -82,7 +79,10 @@ impl Figures {
             requests: samples.len(),
             hit: share(sum(&|sample| sample.hit_tokens), input),
             bound: share(sum(&|sample| sample.bound_tokens), input),
-            followup_cached_share: share(followups(|sample| sample.hit_tokens), followups(|sample| sample.input_tokens)),
+            followup_cached_share: share(
+                followups(|sample| sample.hit_tokens),
+                followups(|sample| sample.input_tokens),
+            ),
             ttft_mean_s: sum(&|sample| sample.ttft_us) as f64 / samples.len().max(1) as f64 / 1e6,
             ttft_p50_s: seconds(rank(&ttfts, 50)),
             ttft_p99_s: seconds(rank(&ttfts, 99)),

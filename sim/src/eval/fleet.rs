@@ -114,7 +114,8 @@ impl Fleet {
     /// Spread of the work over workers: standard deviation over mean; 0 of none.
     #[must_use]
     pub fn work_variation(&self) -> f64 {
-        let mean = self.workers.iter().map(|worker| worker.computed_tokens as f64).sum::<f64>() / self.workers.len() as f64;
+        let mean =
+            self.workers.iter().map(|worker| worker.computed_tokens as f64).sum::<f64>() / self.workers.len() as f64;
         let square = |worker: &Worker| (worker.computed_tokens as f64 - mean).powi(2);
         let variance = self.workers.iter().map(square).sum::<f64>() / self.workers.len() as f64;
         if mean == 0.0 { 0.0 } else { variance.sqrt() / mean }

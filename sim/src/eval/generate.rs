@@ -27,15 +27,8 @@ pub struct Shape {
 
 impl Shape {
     /// People who talk: a short common beginning, short turns.
-    pub const CHAT: Self = Self {
-        name: "chat",
-        groups: 8,
-        shared: 256,
-        first: (200, 900),
-        next: (150, 450),
-        turns: (2, 6),
-        think_s: 4.0,
-    };
+    pub const CHAT: Self =
+        Self { name: "chat", groups: 8, shared: 256, first: (200, 900), next: (150, 450), turns: (2, 6), think_s: 4.0 };
     /// Agents: a long common beginning of tools, many turns one after the other.
     pub const AGENTIC: Self = Self {
         name: "agentic",

@@ -36,6 +36,8 @@ const FEEDS_US: u64 = 8_000_000;
 const EVENT_LAG_US: u64 = 5_000;
 /// A frame takes this long and, by chance, on average as much again, in microseconds.
 const FRAME_US: u64 = 250;
+/// From sending a request to the head of the worker's answer, which says that it took it, in microseconds.
+const HEAD_US: u64 = 1_000;
 /// How long the mesh has to settle after the last answer before replicas are compared, in microseconds.
 const SETTLE_US: u64 = 3_000_000;
 
@@ -71,6 +73,7 @@ enum What {
     Frame { to: usize, from: LifeId, bytes: bytes::Bytes },
     Wake { gateway: usize },
     Sample { gateway: usize },
+    Accepted { gateway: usize, nth: usize },
     Batch { worker: usize, op: Box<StoredOp> },
 }
 
@@ -129,7 +132,8 @@ impl MeshRouter {
         let keyspace = Keyspace::new(model, Unit::Tokens, block, HashKey::ZERO.id()).expect("traces have block sizes");
         let is_alone = arm == Arm::CoveyIsolated || setting.gateways == 1;
         let gateways: Vec<_> = (0..setting.gateways).map(|nth| Gateway::new(nth, setting.seed, is_alone)).collect();
-        let workers: Vec<_> = (0..fleet.len()).map(|nth| WorkerId::new(&format!("w{nth}"), 0).expect("a good name")).collect();
+        let workers: Vec<_> =
+            (0..fleet.len()).map(|nth| WorkerId::new(&format!("w{nth}"), 0).expect("a good name")).collect();
         let mut router = Self {
             reads_events: arm == Arm::CoveyEvents,
             keyspace: Arc::new(keyspace),
@@ -216,6 +220,11 @@ impl MeshRouter {
                         self.handle(gateway, Input::Local(Local::Load { worker, load }));
                     }
                 }
+                What::Accepted { gateway, nth } => {
+                    self.gateways[gateway].set_time(at_us);
+                    self.gateways[gateway].accepted(nth);
+                    self.drain(gateway);
+                }
                 What::Batch { worker, op } => self.ingested(worker, &op),
             }
         }
@@ -293,19 +302,27 @@ impl MeshRouter {
     fn settle(&mut self) -> MeshFigures {
         let lasted_s = self.now_us.saturating_sub(LEAD_US).max(1) as f64 / 1e6;
         let count = self.gateways.len() as f64;
-        let (bytes, frames) = self.gateways.iter().fold((0, 0), |(bytes, frames), gateway| {
-            (bytes + gateway.sent_bytes, frames + gateway.sent_frames)
-        });
+        let (bytes, frames) = self
+            .gateways
+            .iter()
+            .fold((0, 0), |(bytes, frames), gateway| (bytes + gateway.sent_bytes, frames + gateway.sent_frames));
         self.run_until(self.now_us + SETTLE_US);
         let mut delays: Vec<u64> = self.gateways.iter().flat_map(|gateway| gateway.delays_ms.iter().copied()).collect();
         delays.sort_unstable();
-        let rank = |percent: usize| delays.get((delays.len() * percent / 100).min(delays.len().saturating_sub(1))).copied();
+        let rank =
+            |percent: usize| delays.get((delays.len() * percent / 100).min(delays.len().saturating_sub(1))).copied();
         MeshFigures {
             bytes_per_gateway_per_s: bytes as f64 / count / lasted_s,
             frames_per_gateway_per_s: frames as f64 / count / lasted_s,
             propagation_p50_ms: rank(50).unwrap_or(0),
             propagation_p99_ms: rank(99).unwrap_or(0),
-            diverged_holders: self.gateways.iter().skip(1).map(|other| self.gateways[0].differing_holders(other)).max().unwrap_or(0),
+            diverged_holders: self
+                .gateways
+                .iter()
+                .skip(1)
+                .map(|other| self.gateways[0].differing_holders(other))
+                .max()
+                .unwrap_or(0),
             blocks: self.gateways.iter().map(Gateway::blocks).max().unwrap_or(0),
             log_bytes: self.gateways.iter().map(|gateway| gateway.log_bytes(self.now_us)).max().unwrap_or(0),
         }
@@ -317,13 +334,20 @@ impl Router for MeshRouter {
         self.run_until(now_us + LEAD_US);
         let key = self.key(request.ask);
         let gateway = &mut self.gateways[request.gateway];
+        gateway.set_time(self.now_us);
         let decision = gateway.route(request.nth, key, &self.worker_numbers);
         self.drain(request.gateway);
         decision
     }
 
+    fn sent(&mut self, now_us: u64, request: &Request<'_>, _: usize) {
+        let (gateway, nth) = (request.gateway, request.nth);
+        self.at(now_us + LEAD_US + HEAD_US, What::Accepted { gateway, nth });
+    }
+
     fn answered(&mut self, now_us: u64, request: &Request<'_>, worker: usize, sent: &Sent) {
         self.run_until(now_us + LEAD_US);
+        self.gateways[request.gateway].set_time(self.now_us);
         self.gateways[request.gateway].answered(request.nth);
         self.drain(request.gateway);
         if self.reads_events {

@@ -114,7 +114,8 @@ impl TwoAndTwo<'_> {
         let workers = self.depths.len();
         // Of equally deep ones any two.
         let turn = dice.below(workers);
-        let mut holders: Vec<usize> = (0..workers).map(|nth| (nth + turn) % workers).filter(|worker| self.is_useful(*worker)).collect();
+        let mut holders: Vec<usize> =
+            (0..workers).map(|nth| (nth + turn) % workers).filter(|worker| self.is_useful(*worker)).collect();
         holders.sort_by_key(|worker| std::cmp::Reverse(self.depths[*worker]));
         holders.truncate(2);
         holders.extend([dice.below(workers), dice.below(workers)]);

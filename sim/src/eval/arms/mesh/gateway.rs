@@ -3,13 +3,14 @@
 //! Not here: the network between gateways (`mesh`).
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use covey_crdt::hash::HashKey;
 use covey_crdt::id::{GatewayName, LifeId, WorkerId};
 use covey_crdt::stamp::WallMs;
-use covey_gateway_plugin::plugin::{End, Feed, Hints, Outcome, Plugin, PluginConfig, RequestKey, Ticket};
+use covey_gateway_plugin::plugin::{Clock, End, Feed, Hints, Outcome, Plugin, PluginConfig, RequestKey, Ticket};
 use covey_mesh::feed::Role;
 use covey_mesh::input::{Input, Load, Local, MonoTime};
 use covey_mesh::node::{Node, NodeConfig};
@@ -30,6 +31,8 @@ type Leaving = (LifeId, Class, Bytes);
 
 pub(super) struct Gateway {
     pub(super) plugin: Plugin,
+    /// The plugin's time.
+    clock: Arc<AtomicU64>,
     node: Node,
     feed: Feed,
     locals: Arc<Mutex<Vec<Local>>>,
@@ -56,7 +59,10 @@ impl Gateway {
             placement_idle_ms: PLACEMENT_IDLE_MS,
             expect_peers: !is_alone,
         };
-        let plugin = Plugin::new(&PluginConfig { seed, ..PluginConfig::default() });
+        let clock = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&clock);
+        let clock_of_plugin = Clock::new(move || told.load(Ordering::Relaxed));
+        let plugin = Plugin::new(&PluginConfig { seed, clock: clock_of_plugin, ..PluginConfig::default() });
         let locals: Arc<Mutex<Vec<Local>>> = Arc::default();
         let sink = Arc::clone(&locals);
         plugin.connect(move |local| {
@@ -67,6 +73,7 @@ impl Gateway {
         let node = Node::new(config, life, seed, MonoTime::default(), WallMs(WALL_MS));
         let mut gateway = Self {
             plugin,
+            clock,
             node,
             feed,
             locals,
@@ -90,8 +97,13 @@ impl Gateway {
 
     /// Hands the node an input; gives the frames it sends.
     pub(super) fn handle(&mut self, now_us: u64, input: Input) -> Vec<Leaving> {
+        self.set_time(now_us);
         self.node.handle(MonoTime { us: now_us }, WallMs(WALL_MS + now_us / 1_000), input);
         self.outputs()
+    }
+
+    pub(super) fn set_time(&self, now_us: u64) {
+        self.clock.store(now_us, Ordering::Relaxed);
     }
 
     fn outputs(&mut self) -> Vec<Leaving> {
@@ -156,7 +168,8 @@ impl Gateway {
         self.sampled.clear();
         self.feed.sample_load(&mut self.sampled);
         let (loads, sampled) = (&mut self.loads, &self.sampled);
-        let changed = |(worker, load): &&(WorkerId, Load)| loads.insert(worker.clone(), *load).unwrap_or_default() != *load;
+        let changed =
+            |(worker, load): &&(WorkerId, Load)| loads.insert(worker.clone(), *load).unwrap_or_default() != *load;
         sampled.iter().filter(changed).cloned().collect()
     }
 
@@ -177,9 +190,17 @@ impl Gateway {
         decision
     }
 
+    /// The worker took a request.
+    pub(super) fn accepted(&mut self, nth: usize) {
+        if let Some((ticket, key)) = self.under_way.get_mut(&nth) {
+            self.plugin.accepted(ticket, key);
+        }
+    }
+
     pub(super) fn answered(&mut self, nth: usize) {
         if let Some((mut ticket, key)) = self.under_way.remove(&nth) {
             self.plugin.accepted(&mut ticket, &key);
+            self.plugin.answering(&mut ticket);
             self.plugin.ended(ticket, &key, &[], End::Completed);
         }
     }
@@ -188,9 +209,9 @@ impl Gateway {
     pub(super) fn differing_holders(&self, other: &Self) -> usize {
         let digests = |node: &Node| -> BTreeMap<_, _> {
             let replica = node.replica();
-            let placed = replica.holders().map(|(worker, keyspace, placed)| {
-                ((worker.clone(), Some(Arc::clone(keyspace))), placed.digest())
-            });
+            let placed = replica
+                .holders()
+                .map(|(worker, keyspace, placed)| ((worker.clone(), Some(Arc::clone(keyspace))), placed.digest()));
             let stored = replica.feeds().map(|(worker, feed)| ((worker.clone(), None), feed.digest(worker)));
             placed.chain(stored).collect()
         };
