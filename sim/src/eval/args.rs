@@ -4,13 +4,26 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::arms::Arm;
+
+/// Comparisons whose settings are fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SuiteName {
+    /// 240 workers, 1 and 8 gateways, 305 to 900 sessions a second, four shapes of prompts, one gateway cut off
+    Published,
+}
 
 /// Settings; the defaults are those of the published yardstick.
 #[derive(Args, Clone, Debug)]
 pub struct EvalArgs {
+    /// Play a fixed comparison in place of a workload of one's own; of the other flags --quick, --seed and --json count
+    #[arg(long, value_enum)]
+    pub suite: Option<SuiteName>,
+    /// A tenth of the suite's fleet and one shape
+    #[arg(long, requires = "suite")]
+    pub quick: bool,
     /// Trace in Mooncake's format (JSON lines, plain or .zst). Default: sessions of agents made up from the seed
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,

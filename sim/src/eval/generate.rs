@@ -36,7 +36,7 @@ impl Shape {
         shared: 2_048,
         first: (600, 1_800),
         next: (150, 600),
-        turns: (3, 9),
+        turns: (2, 5),
         think_s: 1.5,
     };
     /// Questions about documents: one of many long documents, few turns.

@@ -15,11 +15,12 @@ mod play;
 mod read;
 mod report;
 mod run;
+mod suite;
 mod trace;
 
-pub use args::EvalArgs;
+pub use args::{EvalArgs, SuiteName};
 pub use arms::{Arm, MeshFigures, Setting};
-pub use figures::{Figures, Interval};
+pub use figures::{Figures, Interval, Sample};
 pub use fleet::{Fleet, FleetConfig};
 pub use generate::{Shape, sessions};
 pub use lru::{Lru, Touched};

@@ -9,23 +9,21 @@ use super::figures::{Figures, Interval};
 
 /// The runs of one arm, one a seed, in the order of the seeds.
 #[derive(Clone, Debug)]
-pub struct ArmRuns {
+pub(super) struct ArmRuns {
     /// Which.
-    pub arm: Arm,
+    pub(super) arm: Arm,
     /// Its runs.
-    pub runs: Vec<Figures>,
+    pub(super) runs: Vec<Figures>,
 }
 
 impl ArmRuns {
     /// A figure over the seeds.
-    #[must_use]
-    pub fn over(&self, of: impl Fn(&Figures) -> f64) -> Interval {
+    pub(super) fn over(&self, of: impl Fn(&Figures) -> f64) -> Interval {
         Interval::of(&self.runs.iter().map(of).collect::<Vec<_>>())
     }
 
     /// A figure over the same seed's figure of another arm.
-    #[must_use]
-    pub fn ratio(&self, to: &Self, of: impl Fn(&Figures) -> f64) -> Interval {
+    pub(super) fn ratio(&self, to: &Self, of: impl Fn(&Figures) -> f64) -> Interval {
         let ratios = self.runs.iter().zip(&to.runs).map(|(own, theirs)| of(own) / of(theirs));
         Interval::of(&ratios.filter(|ratio| ratio.is_finite()).collect::<Vec<_>>())
     }
@@ -38,15 +36,15 @@ impl ArmRuns {
 
 /// All arms on one workload.
 #[derive(Clone, Debug)]
-pub struct Comparison {
+pub(super) struct Comparison {
     /// The workload.
-    pub trace: String,
+    pub(super) trace: String,
     /// Workers.
-    pub workers: u32,
+    pub(super) workers: u32,
     /// Gateways.
-    pub gateways: u32,
+    pub(super) gateways: u32,
     /// The arms, in the order in which they were asked for.
-    pub arms: Vec<ArmRuns>,
+    pub(super) arms: Vec<ArmRuns>,
 }
 
 const HEAD: &str = "arm             hit             hit/H*  ttft mean s     p50 s   p99 s  /exact-p2c      max/mean  \
@@ -54,20 +52,12 @@ const HEAD: &str = "arm             hit             hit/H*  ttft mean s     p50 
 
 impl Comparison {
     /// The arm everything is compared with, if it ran.
-    #[must_use]
-    pub fn exact(&self) -> Option<&ArmRuns> {
+    pub(super) fn exact(&self) -> Option<&ArmRuns> {
         self.arms.iter().find(|runs| runs.arm == Arm::ExactP2c)
     }
 
-    /// One arm's runs.
-    #[must_use]
-    pub fn arm(&self, arm: Arm) -> Option<&ArmRuns> {
-        self.arms.iter().find(|runs| runs.arm == arm)
-    }
-
     /// The table.
-    #[must_use]
-    pub fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         let bound = self.arms.first().map_or(0.0, |runs| runs.over(|run| run.bound).mean);
         let requests = self.arms.first().and_then(|runs| runs.runs.first()).map_or(0, |run| run.requests);
         let seeds = self.arms.first().map_or(0, |runs| runs.runs.len());
@@ -109,8 +99,7 @@ impl Comparison {
     }
 
     /// The figures for programs.
-    #[must_use]
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let arms: Vec<_> = self.arms.iter().map(|runs| self.arm_json(runs)).collect();
         json!({"trace": self.trace, "workers": self.workers, "gateways": self.gateways, "arms": arms})
     }

@@ -1,11 +1,15 @@
 //! `covey-sim eval`: reads or makes up the workload, plays it through every arm and seed, and prints what they came to.
 //!
-//! Not here: one run (`play`). Exit codes: 0.
+//! Not here: one run (`play`). Exit codes: 0, and 1 when a suite's mark
+//! was missed.
 
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::ProgressBar;
+use serde_json::Value;
 
 use super::args::EvalArgs;
 use super::arms::{Arm, Setting};
@@ -15,6 +19,7 @@ use super::generate::{Shape, sessions};
 use super::play::play;
 use super::read::read;
 use super::report::{ArmRuns, Comparison};
+use super::suite::Suite;
 use super::trace::Trace;
 
 /// Workers that Mooncake's conversations were recorded of.
@@ -33,24 +38,11 @@ pub(super) fn compare(
     trace_of: &(dyn Fn(u64) -> Trace + Sync),
 ) -> Comparison {
     let jobs: Vec<(Arm, u64)> = arms.iter().flat_map(|arm| seeds.iter().map(|seed| (*arm, *seed))).collect();
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(vec![None; jobs.len()]));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let nth = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&(arm, seed)) = jobs.get(nth) else { break };
-                    let figures = play(arm, &trace_of(seed), config, &Setting { seed, gateways });
-                    tracing::info!(arm = arm.name(), seed, hit = figures.hit, ttft_s = figures.ttft_mean_s, "played");
-                    if let Ok(mut done) = done.lock() {
-                        done[nth] = Some(figures);
-                    }
-                }
-            });
-        }
+    let figures = in_parallel(jobs.len(), |nth| {
+        let (arm, seed) = jobs[nth];
+        play(arm, &trace_of(seed), config, &Setting { seed, gateways, cut: None })
     });
-    let mut figures = done.into_inner().unwrap_or_default().into_iter().flatten();
+    let mut figures = figures.into_iter();
     let runs = |arm: &Arm, figures: &mut dyn Iterator<Item = Figures>| ArmRuns {
         arm: *arm,
         runs: figures.take(seeds.len()).collect(),
@@ -63,11 +55,42 @@ pub(super) fn compare(
     }
 }
 
+/// Does so many jobs on as many threads as there are cores, and shows how far it is; gives what they came to, in their order.
+pub(super) fn in_parallel(jobs: usize, job: impl Fn(usize) -> Figures + Sync) -> Vec<Figures> {
+    let bar = ProgressBar::new(jobs as u64).with_prefix("played");
+    bar.tick();
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(vec![None; jobs]));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    if nth >= jobs {
+                        break;
+                    }
+                    let figures = job(nth);
+                    done.lock().unwrap_or_else(PoisonError::into_inner)[nth] = Some(figures);
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
+}
+
 /// Does what was asked for and prints a table.
 ///
 /// # Errors
 /// When the trace cannot be read, in words for a terminal.
 pub fn run(args: &EvalArgs) -> Result<ExitCode, String> {
+    if args.suite.is_some() {
+        let (text, json, missed) = Suite { is_quick: args.quick, seed: args.seed }.run();
+        say(&text)?;
+        write_json(args, &json)?;
+        return Ok(if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     let config = FleetConfig {
         workers: args.workers as usize,
         cache_tokens: args.cache_tokens,
@@ -95,11 +118,13 @@ pub fn run(args: &EvalArgs) -> Result<ExitCode, String> {
         })
     };
     say(&comparison.table())?;
-    if let Some(file) = &args.json {
-        let json = format!("{:#}\n", comparison.json());
-        std::fs::write(file, json).map_err(|why| format!("{} cannot be written: {why}", file.display()))?;
-    }
+    write_json(args, &comparison.json())?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_json(args: &EvalArgs, json: &Value) -> Result<(), String> {
+    let Some(file) = &args.json else { return Ok(()) };
+    std::fs::write(file, format!("{json:#}\n")).map_err(|why| format!("{} cannot be written: {why}", file.display()))
 }
 
 /// The trace as it is played: cut, and copied for the workers there are.

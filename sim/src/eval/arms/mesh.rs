@@ -48,6 +48,8 @@ pub struct Setting {
     pub seed: u64,
     /// Gateways.
     pub gateways: usize,
+    /// Between which times the first gateway is cut off from the others, in microseconds.
+    pub cut: Option<(u64, u64)>,
 }
 
 /// What the mesh cost and came to.
@@ -74,6 +76,7 @@ enum What {
     Wake { gateway: usize },
     Sample { gateway: usize },
     Accepted { gateway: usize, nth: usize },
+    Linked { is_up: bool },
     Batch { worker: usize, op: Box<StoredOp> },
 }
 
@@ -122,6 +125,8 @@ pub(in crate::eval) struct MeshRouter {
     names: HashMap<u64, BlockHash>,
     /// Batches that each engine has published.
     positions: Vec<u64>,
+    /// Whether the first gateway is cut off at present.
+    is_cut: bool,
     now_us: u64,
 }
 
@@ -148,10 +153,15 @@ impl MeshRouter {
             streams: HashMap::new(),
             names: HashMap::new(),
             positions: vec![0; fleet.len()],
+            is_cut: false,
             now_us: 0,
         };
         if !is_alone {
             router.link();
+        }
+        if let Some((from_us, to_us)) = setting.cut.filter(|_| !is_alone) {
+            router.at(from_us + LEAD_US, What::Linked { is_up: false });
+            router.at(to_us + LEAD_US, What::Linked { is_up: true });
         }
         router.begin(fleet.config().cache_tokens);
         router
@@ -163,6 +173,18 @@ impl MeshRouter {
             for life in lives.iter().filter(|life| *life != own) {
                 self.handle(nth, Input::Link(Link::Up(*life)));
                 self.handle(nth, Input::Member(Member::Up(*life)));
+            }
+        }
+    }
+
+    /// Cuts the first gateway off, or joins it to the others again.
+    fn link_first(&mut self, is_up: bool) {
+        self.is_cut = !is_up;
+        let lives: Vec<_> = self.gateways.iter().map(Gateway::life).collect();
+        for other in 1..lives.len() {
+            for (nth, life) in [(0, lives[other]), (other, lives[0])] {
+                self.handle(nth, Input::Link(if is_up { Link::Up(life) } else { Link::Down(life) }));
+                self.handle(nth, Input::Member(if is_up { Member::Up(life) } else { Member::Down(life) }));
             }
         }
     }
@@ -225,6 +247,7 @@ impl MeshRouter {
                     self.gateways[gateway].accepted(nth);
                     self.drain(gateway);
                 }
+                What::Linked { is_up } => self.link_first(is_up),
                 What::Batch { worker, op } => self.ingested(worker, &op),
             }
         }
@@ -235,6 +258,9 @@ impl MeshRouter {
         let sends = self.gateways[nth].handle(self.now_us, input);
         for (to, class, bytes) in sends {
             let Some(&to) = self.by_life.get(&to) else { continue };
+            if self.is_cut && (nth == 0 || to == 0) {
+                continue;
+            }
             let delay_us = FRAME_US + self.dice.exponential(FRAME_US as f64) as u64;
             let last_us = self.streams.entry((nth, to, class)).or_default();
             *last_us = (self.now_us + delay_us).max(*last_us + 1);
