@@ -26,7 +26,7 @@ pub const SUMMARY_PEERS_MAX: usize = 128;
 /// Kinds of outcomes in one summary.
 pub const SUMMARY_OUTCOMES_MAX: usize = 32;
 /// Changed load registers are sent this often, in milliseconds.
-pub const LOAD_MS: u64 = 25;
+pub const LOAD_MS: u64 = 2;
 /// How often timeouts are looked at, in milliseconds.
 pub const HOUSEKEEPING_MS: u64 = 100;
 /// A gap in a log is pulled after this long, since the push may only be late, in milliseconds.

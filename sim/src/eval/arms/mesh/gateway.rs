@@ -19,8 +19,8 @@ use covey_mesh::output::{Class, FeedOrder, Output};
 
 use crate::eval::arms::Decision;
 
-/// Load is looked at this often, as the driver of real gateways does, in microseconds.
-const SAMPLE_US: u64 = 25_000;
+/// Load is looked at this often while there is some, as the driver of real gateways does, in microseconds.
+const SAMPLE_US: u64 = 10_000;
 /// Wall clock at the start of a run, in milliseconds.
 const WALL_MS: u64 = 1_700_000_000_000;
 /// Placements last as long as they last in a gateway that is told nothing else, in milliseconds.
