@@ -101,6 +101,8 @@ plants! {
         "retained ops are dropped by age alone, never for their bytes";
     DeadLoadsCount, "dead-loads-count", 20,
         "load registers of gateways that are gone still count";
+    LoadsDropped, "loads-dropped", 20,
+        "load registers are never sent: every gateway balances by what it sent itself";
     LoadLostForGood, "load-lost-for-good", 20,
         "a lost load frame is not sent again";
     ForkUnnoticed, "fork-unnoticed", 330,

@@ -124,6 +124,8 @@ pub(crate) struct FeedLog {
     pub(crate) report_at: MonoTime,
     /// Keyspaces that events spoke about.
     pub(crate) speaks: BTreeSet<Arc<Keyspace>>,
+    /// Since when prompts have waited at the worker without a break, as far as was looked.
+    pub(crate) queued_since: Option<MonoTime>,
     /// A peer was seen with another state under this key, when, and how often in this incarnation.
     pub(crate) forked: Option<(StoredKey, MonoTime, u32)>,
 }

@@ -26,7 +26,7 @@ pub const SUMMARY_PEERS_MAX: usize = 128;
 /// Kinds of outcomes in one summary.
 pub const SUMMARY_OUTCOMES_MAX: usize = 32;
 /// Changed load registers are sent this often, in milliseconds.
-pub const LOAD_MS: u64 = 25;
+pub const LOAD_MS: u64 = 2;
 /// How often timeouts are looked at, in milliseconds.
 pub const HOUSEKEEPING_MS: u64 = 100;
 /// A gap in a log is pulled after this long, since the push may only be late, in milliseconds.
@@ -129,6 +129,8 @@ pub const FEED_STARTS: usize = 16;
 pub const REPORT_MS: u64 = 2_000;
 /// Placements of the last while bridge what events have not said yet, in milliseconds; a complete feed overrules older ones.
 pub const BRIDGE_MS: u64 = 1_000;
+/// They do so longer where prompts wait at a worker: what is not computed yet has had no event. In milliseconds, at most.
+pub const BRIDGE_QUEUED_MS: u64 = 30_000;
 /// Ops of one feed that an ingester made and nobody published yet.
 pub const FEED_OUTBOX_MAX: usize = 8_192;
 /// Ops of one feed received ahead of one that is missing.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use covey_crdt::id::WorkerId;
 use covey_crdt::limits::WORKERS_MAX;
+use covey_crdt::plant::{Plant, planted};
 
 use crate::input::Load;
 use crate::wire::{LoadEntry, Loads};
@@ -31,6 +32,11 @@ impl OwnLoads {
         true
     }
 
+    /// Prompt tokens that wait at a worker.
+    pub(crate) fn queued_tokens(&self, worker: &WorkerId) -> u64 {
+        self.entries.get(worker).map_or(0, |(load, _)| load.queued_tokens)
+    }
+
     /// Every register that is not zero.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&WorkerId, Load)> {
         self.entries.iter().map(|(worker, (load, _))| (worker, *load)).filter(|(_, load)| *load != Load::default())
@@ -43,6 +49,9 @@ impl OwnLoads {
     /// Registers that changed after version `since`, as frames of at most `entries_max`. Each frame says which versions it
     /// spans, so that the loss of one shows whatever becomes of the others.
     pub(crate) fn frames(&self, since: u64, entries_max: usize) -> Vec<Loads> {
+        if planted(Plant::LoadsDropped) {
+            return Vec::new();
+        }
         let mut changed: Vec<(u64, LoadEntry)> = self
             .entries
             .iter()
@@ -99,6 +108,11 @@ impl PeerLoads {
             self.known = self.known.max(version);
         }
         changed
+    }
+
+    /// Prompt tokens that wait at a worker.
+    pub(crate) fn queued_tokens(&self, worker: &WorkerId) -> u64 {
+        self.entries.get(worker).map_or(0, |(load, _)| load.queued_tokens)
     }
 
     /// Every register that is not zero.

@@ -19,6 +19,7 @@ pub mod conversation;
 pub mod demo;
 pub mod diff;
 pub mod engine;
+pub mod eval;
 pub mod events;
 pub mod film;
 #[cfg(feature = "plants")]

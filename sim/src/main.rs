@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use covey_sim::demo::{self, DemoArgs};
+use covey_sim::eval::{self, EvalArgs};
 use covey_sim::events::{self, EventsArgs};
 use covey_sim::ring1::{self, DiffArgs, LegsArgs, RunArgs, ShrinkArgs, SwarmArgs};
 use covey_sim::serve::{self, ServeArgs};
@@ -25,6 +26,8 @@ enum Command {
     Demo(Box<DemoArgs>),
     /// Compare two nodes of a simulated run at a moment: what differs, and why
     Diff(DiffArgs),
+    /// Compare ways to route on a trace or a made-up workload, in virtual time: hits, time to the first byte, balance
+    Eval(EvalArgs),
     /// Measure what engines' KV events are worth: predicted against reported hits, with real processes on this machine
     Events(EventsArgs),
     /// Run the chaos legs in virtual time: partitions, restarts, losses of gateways and workers, under load
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         match command {
             Command::Demo(args) => demo::run(&args).await,
             Command::Diff(args) => ring1::diff(&args),
+            Command::Eval(args) => eval::run(&args),
             Command::Events(args) => events::run(&args).await,
             Command::Legs(args) => ring1::legs(&args),
             Command::Run(args) => ring1::run(&args),

@@ -2,11 +2,14 @@
 //!
 //! Not here: which workers there are (`workers`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use covey_crdt::id::WorkerId;
 use covey_mesh::input::Load;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::progress::{Pace, Progress};
 
 /// A small local number for a worker: an index into tables and bitsets. It stands for the same worker as long as the
 /// worker is routable, recorded in the replica, or in use by a request.
@@ -22,10 +25,11 @@ pub struct WorkerCell {
     masked: AtomicBool,
     requests: AtomicU32,
     queued_tokens: AtomicU64,
+    progress: Progress,
 }
 
 impl WorkerCell {
-    pub(super) fn new(id: WorkerId, no: WorkerNo) -> Self {
+    pub(super) fn new(id: WorkerId, no: WorkerNo, fleet: Arc<Pace>) -> Self {
         let id_hash = xxh3_64_with_seed(id.name().as_bytes(), u64::from(id.rank()));
         Self {
             id,
@@ -34,6 +38,7 @@ impl WorkerCell {
             masked: AtomicBool::new(false),
             requests: AtomicU32::new(0),
             queued_tokens: AtomicU64::new(0),
+            progress: Progress::new(fleet),
         }
     }
 
@@ -73,6 +78,22 @@ impl WorkerCell {
             requests: self.requests.load(Ordering::Relaxed),
             queued_tokens: self.queued_tokens.load(Ordering::Relaxed),
         }
+    }
+
+    /// How much of what is queued there is computed by now, as far as can be told.
+    #[must_use]
+    pub fn computed_of(&self, queued_tokens: u64, now_us: u64) -> u64 {
+        self.progress.of(queued_tokens, now_us)
+    }
+
+    /// The worker was idle, and begins with what is first in its queue now.
+    pub(crate) fn began(&self, now_us: u64) {
+        self.progress.began(now_us);
+    }
+
+    /// So many queued tokens are computed, whichever gateway had them there.
+    pub(crate) fn done(&self, tokens: u64, now_us: u64) {
+        self.progress.done(tokens, now_us);
     }
 
     /// Counts a request that was just sent: running, and its uncached tokens queued.

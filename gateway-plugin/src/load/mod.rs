@@ -3,6 +3,7 @@
 //! Not here: other gateways' load (the index carries it), whether a worker is a good choice (`policy`).
 
 mod cell;
+mod progress;
 mod workers;
 
 pub use cell::{WorkerCell, WorkerNo};

@@ -12,6 +12,7 @@ use covey_crdt::id::WorkerId;
 use covey_mesh::input::Load;
 
 use super::cell::{WorkerCell, WorkerNo};
+use super::progress::Pace;
 use crate::bits::Bits;
 
 /// One immutable list of workers.
@@ -47,6 +48,8 @@ impl Table {
 pub struct Workers {
     table: ArcSwap<Table>,
     numbers: Mutex<BTreeMap<WorkerId, WorkerNo>>,
+    /// How fast workers compute, all together.
+    pace: Arc<Pace>,
 }
 
 impl Workers {
@@ -113,7 +116,7 @@ impl Workers {
         Self::forget_unused(&mut table, numbers);
         let free = table.by_no.iter().position(Option::is_none).unwrap_or(table.by_no.len());
         let no = WorkerNo(u32::try_from(free).expect("fewer than 2^32 workers fit into memory"));
-        let cell = Arc::new(WorkerCell::new(id.clone(), no));
+        let cell = Arc::new(WorkerCell::new(id.clone(), no, Arc::clone(&self.pace)));
         if free == table.by_no.len() {
             table.by_no.push(None);
         }

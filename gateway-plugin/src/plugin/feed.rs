@@ -2,6 +2,7 @@
 //!
 //! Not here: the driver's trait (`host`), the index itself. One feed per life; a later life's feed silences it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use covey_mesh::input::Load;
 use covey_mesh::note::Note;
 use covey_mesh::output::FeedOrder;
 
+use super::clock::Clock;
 use super::ingesting::Ingesting;
 use super::notes::Notes;
 use super::view::View;
@@ -25,13 +27,14 @@ pub(super) struct Parts {
     pub(super) view: Arc<View>,
     pub(super) notes: Arc<Notes>,
     pub(super) ingesting: Arc<OnceLock<Arc<dyn Ingesting>>>,
+    pub(super) clock: Clock,
 }
 
-impl Default for Parts {
-    fn default() -> Self {
+impl Parts {
+    pub(super) fn new(clock: Clock) -> Self {
         let workers: Arc<Workers> = Arc::default();
         let index = Arc::new(Index::new(Arc::clone(&workers)));
-        Self { workers, index, view: Arc::default(), notes: Arc::default(), ingesting: Arc::default() }
+        Self { workers, index, view: Arc::default(), notes: Arc::default(), ingesting: Arc::default(), clock }
     }
 }
 
@@ -41,6 +44,8 @@ pub struct Feed {
     parts: Parts,
     /// The replica became clean; readers are told once everything it had by then is published.
     is_clean_unshown: bool,
+    /// What other gateways have queued, by worker; nothing where they have nothing.
+    queued: BTreeMap<WorkerId, BTreeMap<LifeId, u64>>,
 }
 
 impl Feed {
@@ -50,7 +55,7 @@ impl Feed {
         if let Some(ingesting) = parts.ingesting.get() {
             ingesting.begun(life);
         }
-        Self { writer, parts: parts.clone(), is_clean_unshown: false }
+        Self { writer, parts: parts.clone(), is_clean_unshown: false, queued: BTreeMap::new() }
     }
 
     /// The replica changed.
@@ -73,7 +78,28 @@ impl Feed {
 
     /// A gateway's load on a worker is now this; zero when it is not live any more.
     pub fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
+        self.note_queue(life, worker, load);
         self.writer.load(life, worker, load);
+    }
+
+    /// Another gateway's queue on a worker that became shorter, or that is the first there, says what the worker is at.
+    fn note_queue(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
+        let lives = self.queued.entry(worker.clone()).or_default();
+        let was_empty = lives.is_empty();
+        let before = lives.insert(life, load.queued_tokens).unwrap_or(0);
+        if load.queued_tokens == 0 {
+            lives.remove(&life);
+        }
+        if lives.is_empty() {
+            self.queued.remove(worker);
+        }
+        let Some(cell) = self.parts.workers.find(worker) else { return };
+        let now_us = self.parts.clock.now_us();
+        if load.queued_tokens < before {
+            cell.done(before - load.queued_tokens, now_us);
+        } else if was_empty && load.queued_tokens > 0 && cell.load().queued_tokens == 0 {
+            cell.began(now_us);
+        }
     }
 
     /// The node observed something.

@@ -3,7 +3,8 @@
 //! ```text
 //! key    = RequestKey::of_bytes(..)             hash the rendered prompt, once
 //! routed = plugin.route(&key, &hints)?          look up, choose, count as pending    -> Routed { worker, ticket, .. }
-//!          plugin.accepted(&mut ticket, &key)   first byte of the answer: the placement is published
+//!          plugin.accepted(&mut ticket, &key)   the head of a good answer: the worker took it, the placement is published
+//!          plugin.answering(&mut ticket)        the answer begins: the prompt is computed
 //!          plugin.ended(ticket, &key, output, end)      the chain is extended by what was produced
 //! ```
 //! A worker that fails before its first byte: drop the ticket and route again with the worker in [`Hints::exclude`].
@@ -12,6 +13,7 @@
 //! replica of one. Not here: HTTP (`server`), gossip (`covey-mesh`). Upholds I6: a placement is published only after a
 //! worker accepted, never at selection (hazard 11).
 
+mod clock;
 mod detector;
 mod feed;
 #[cfg(feature = "server")]
@@ -38,6 +40,7 @@ use covey_crdt::hash::BlockHash;
 use covey_crdt::id::{Incarnation, LifeId, Token, WorkerId};
 use covey_mesh::input::{Load, Local};
 
+pub use self::clock::Clock;
 pub use self::detector::{Detector, FeedState, Judgement, Mismatch, Observation};
 pub use self::feed::Feed;
 use self::feed::Parts;
@@ -58,8 +61,10 @@ use crate::policy::{Policy, mix};
 pub struct PluginConfig {
     /// How workers are chosen.
     pub policy: Policy,
-    /// Feeds sampling. Equal seeds and calls give equal choices.
+    /// Feeds sampling. Equal seeds, calls and times give equal choices.
     pub seed: u64,
+    /// What tells the time.
+    pub clock: Clock,
 }
 
 /// One gateway's routing brain. Share it in an `Arc`; every method takes `&self`.
@@ -80,7 +85,7 @@ impl Plugin {
             policy: config.policy,
             seed: config.seed,
             turns: AtomicU64::new(0),
-            parts: Parts::default(),
+            parts: Parts::new(config.clock.clone()),
             sink: OnceLock::new(),
             counters: stats::Counters::default(),
         }
@@ -193,15 +198,21 @@ impl Plugin {
         self.parts.workers.find(worker).map_or_else(Load::default, |cell| cell.load())
     }
 
-    /// The first byte of the answer arrived: the worker has the prompt. Publishes the placement, once per ticket.
+    /// The worker took the request: the head of a good answer is here, or its first part. Publishes the placement, once per
+    /// ticket.
     pub fn accepted(&self, ticket: &mut Ticket, key: &RequestKey) {
         if ticket.accept() {
             self.place(ticket, key, Arc::clone(key.chain()));
         }
     }
 
+    /// The first part of the answer is here: nothing of the prompt is left to compute.
+    pub fn answering(&self, ticket: &mut Ticket) {
+        ticket.answer(self.parts.clock.now_us());
+    }
+
     /// The request is over. `output` is what the worker produced, rendered exactly as the next turn will carry it (the bytes
-    /// that follow the prompt's rendering). Nothing is published when the worker never accepted, or after [`End::Failed`].
+    /// that follow the prompt's rendering). Nothing is published when no answer began, or after [`End::Failed`].
     pub fn ended(&self, ticket: Ticket, key: &RequestKey, output: &[u8], end: End) {
         self.ended_with(ticket, key, end, |key| key.extended(output));
     }
@@ -216,7 +227,7 @@ impl Plugin {
         extended: impl FnOnce(&RequestKey) -> Arc<[BlockHash]>,
     ) {
         let claims = match end {
-            End::Completed | End::Aborted => ticket.is_accepted(),
+            End::Completed | End::Aborted => ticket.is_answering(),
             End::Failed => false,
         };
         if claims {

@@ -21,6 +21,7 @@ struct Candidates<'a> {
     table: &'a Table,
     reading: &'a Reading,
     exclude: &'a [WorkerId],
+    now_us: u64,
 }
 
 impl Candidates<'_> {
@@ -59,6 +60,10 @@ impl Fleet for Candidates<'_> {
         self.reading.others(worker)
     }
 
+    fn computed_of(&self, worker: WorkerNo, queued_tokens: u64) -> u64 {
+        self.table.cell(worker).map_or(0, |cell| cell.computed_of(queued_tokens, self.now_us))
+    }
+
     fn id_hash(&self, worker: WorkerNo) -> u64 {
         self.table.cell(worker).map_or(0, |cell| cell.id_hash())
     }
@@ -82,7 +87,8 @@ impl Plugin {
         // The reading first: it keeps the numbers of its workers from being given to others.
         let reading = self.parts.index.load();
         let table = self.parts.workers.table();
-        let fleet = Candidates { table: &table, reading: &reading, exclude: hints.exclude };
+        let now_us = self.parts.clock.now_us();
+        let fleet = Candidates { table: &table, reading: &reading, exclude: hints.exclude, now_us };
         let looked = self.look_up(key, &reading);
         let (turn, word) = self.next_turn();
         let query = Query {
@@ -164,6 +170,6 @@ fn routed(key: &RequestKey, choice: Choice, outcome: Outcome, fleet: &Candidates
         score: chosen.score,
         runners_up: runners_up.collect(),
         version: fleet.reading.version(),
-        ticket: Ticket::new(Arc::clone(cell), incarnation, uncached_tokens),
+        ticket: Ticket::new(Arc::clone(cell), incarnation, uncached_tokens, chosen.queued == 0, fleet.now_us),
     }
 }

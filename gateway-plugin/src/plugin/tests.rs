@@ -44,7 +44,7 @@ struct Rig {
 
 impl Rig {
     fn new(policy: Policy) -> Self {
-        let plugin = Arc::new(Plugin::new(&PluginConfig { policy, seed: 11 }));
+        let plugin = Arc::new(Plugin::new(&PluginConfig { policy, seed: 11, ..PluginConfig::default() }));
         let submitted: Arc<Mutex<Vec<Local>>> = Arc::default();
         let queue = Arc::clone(&submitted);
         plugin.connect(move |local| {
@@ -338,7 +338,7 @@ fn a_worker_that_restarted_has_nothing_cached() {
 
 #[test]
 fn a_full_queue_drops_counts_and_fails_nothing() {
-    let plugin = Plugin::new(&PluginConfig { policy: Policy::Random, seed: 1 });
+    let plugin = Plugin::new(&PluginConfig { policy: Policy::Random, seed: 1, ..PluginConfig::default() });
     plugin.worker_seen(&id("a"));
     let key = key(&prompt(1));
     let mut routed = plugin.route(&key, &Hints::default()).expect("a is usable");
@@ -367,7 +367,7 @@ proptest! {
     /// Whatever becomes of requests, in whatever order: the load is what is outstanding, and in the end it is zero.
     #[test]
     fn load_never_leaks(moves in prop::collection::vec((0u8..6, any::<prop::sample::Index>()), 1..120)) {
-        let plugin = Plugin::new(&PluginConfig { policy: Policy::LeastLoad, seed: 5 });
+        let plugin = Plugin::new(&PluginConfig { policy: Policy::LeastLoad, seed: 5, ..PluginConfig::default() });
         let names = [id("a"), id("b"), id("c")];
         names.iter().for_each(|name| plugin.worker_seen(name));
         let key = key(&prompt(1));

@@ -8,7 +8,7 @@ use covey_crdt::id::{Incarnation, WorkerId};
 
 use crate::load::WorkerCell;
 
-/// Counts a request on a worker from the moment it was chosen: its uncached tokens until the first byte of the answer, the
+/// Counts a request on a worker from the moment it was chosen: its uncached tokens until the answer begins, the
 /// request itself until the end. Hold it as long as the request runs; dropping it ends the request without a placement.
 #[must_use = "dropping the ticket takes the request off its worker's load"]
 #[derive(Debug)]
@@ -17,12 +17,22 @@ pub struct Ticket {
     incarnation: Incarnation,
     uncached_tokens: u64,
     accepted: bool,
+    answering: bool,
 }
 
 impl Ticket {
-    pub(super) fn new(cell: Arc<WorkerCell>, incarnation: Incarnation, uncached_tokens: u64) -> Self {
+    pub(super) fn new(
+        cell: Arc<WorkerCell>,
+        incarnation: Incarnation,
+        uncached_tokens: u64,
+        is_first: bool,
+        now_us: u64,
+    ) -> Self {
+        if is_first {
+            cell.began(now_us);
+        }
         cell.sent(uncached_tokens);
-        Self { cell, incarnation, uncached_tokens, accepted: false }
+        Self { cell, incarnation, uncached_tokens, accepted: false, answering: false }
     }
 
     /// The worker.
@@ -37,26 +47,36 @@ impl Ticket {
         &self.incarnation
     }
 
-    /// Whether the worker's first byte has come.
+    /// Whether the worker has taken the request.
     #[must_use]
     pub const fn is_accepted(&self) -> bool {
         self.accepted
     }
 
-    /// The first byte is here. `false` when that was known.
-    pub(super) fn accept(&mut self) -> bool {
-        if self.accepted {
-            return false;
+    /// Whether the worker's answer has begun.
+    #[must_use]
+    pub const fn is_answering(&self) -> bool {
+        self.answering
+    }
+
+    /// The worker has taken it. `false` when that was known.
+    pub(super) const fn accept(&mut self) -> bool {
+        !std::mem::replace(&mut self.accepted, true)
+    }
+
+    /// The answer begins: the prompt is computed.
+    pub(super) fn answer(&mut self, now_us: u64) {
+        if std::mem::replace(&mut self.answering, true) {
+            return;
         }
-        self.accepted = true;
         self.cell.computed(self.uncached_tokens);
-        true
+        self.cell.done(self.uncached_tokens, now_us);
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.accepted {
+        if !self.answering {
             self.cell.computed(self.uncached_tokens);
         }
         self.cell.ended();

@@ -45,6 +45,8 @@ pub trait Fleet {
     fn own_load(&self, worker: WorkerNo) -> Load;
     /// What the other live gateways have outstanding there.
     fn others_load(&self, worker: WorkerNo) -> Load;
+    /// How much of so many queued tokens the worker has computed by now.
+    fn computed_of(&self, worker: WorkerNo, queued_tokens: u64) -> u64;
     /// A hash of the worker's id that is the same on every gateway.
     fn id_hash(&self, worker: WorkerNo) -> u64;
 }
@@ -56,6 +58,8 @@ pub struct Scored {
     pub worker: WorkerNo,
     /// How many blocks of the prompt it holds.
     pub depth: u32,
+    /// Tokens to be computed before the prompt's own: what is queued, less what is computed by now.
+    pub queued: u64,
     /// Tokens to be computed before the answer begins, queue included, running requests weighed in. Lower is better.
     pub score: u64,
 }
@@ -159,7 +163,13 @@ impl<F: Fleet> Field<'_, F> {
         let uncached = self.query.prompt.tokens() - self.query.prompt.reusable_tokens(depth);
         let requests = u64::from(own.requests) + u64::from(others.requests);
         let queued = own.queued_tokens.saturating_add(others.queued_tokens);
-        Scored { worker, depth, score: uncached.saturating_add(queued).saturating_add(requests * REQUEST_TOKENS) }
+        let queued = queued - self.fleet.computed_of(worker, queued).min(queued);
+        Scored {
+            worker,
+            depth,
+            queued,
+            score: uncached.saturating_add(queued).saturating_add(requests * REQUEST_TOKENS),
+        }
     }
 
     /// A usable worker of the step that was not taken yet, any with equal chance as long as most are usable.

@@ -15,12 +15,19 @@ struct Numbers {
     down: Vec<u32>,
     own: Vec<Load>,
     others: Vec<Load>,
+    computed: Vec<u64>,
 }
 
 impl Numbers {
     fn idle(count: u32) -> Self {
         let idle = vec![Load::default(); count as usize];
-        Self { workers: (0..count).map(WorkerNo).collect(), down: Vec::new(), own: idle.clone(), others: idle }
+        Self {
+            workers: (0..count).map(WorkerNo).collect(),
+            down: Vec::new(),
+            own: idle.clone(),
+            others: idle,
+            computed: Vec::new(),
+        }
     }
 
     fn send(&mut self, choice: &Choice, uncached_tokens: u64) {
@@ -45,6 +52,10 @@ impl Fleet for Numbers {
 
     fn others_load(&self, worker: WorkerNo) -> Load {
         self.others[worker.0 as usize]
+    }
+
+    fn computed_of(&self, worker: WorkerNo, _: u64) -> u64 {
+        self.computed.get(worker.0 as usize).copied().unwrap_or(0)
     }
 
     fn id_hash(&self, worker: WorkerNo) -> u64 {

@@ -145,9 +145,10 @@ fn assemble((status, headers): (StatusCode, HeaderMap), body: Body) -> Response 
 async fn stream(
     gateway: &Gateway,
     response: reqwest::Response,
-    flight: Flight,
+    mut flight: Flight,
     deadline: Instant,
 ) -> Result<Response, Fault> {
+    flight.accept();
     let head = head(&response);
     let mut body = AnswerBody::events(response, flight, gateway.config().timeouts.idle);
     body.open(deadline).await?;
@@ -170,7 +171,7 @@ async fn whole(
         }
     };
     match flight.read(&body) {
-        Ok(()) if flight.is_accepted() => flight.complete(),
+        Ok(()) if flight.is_answering() => flight.complete(),
         Err(Fault::ErrorEvent) => flight.fail(Fault::ErrorEvent, &"an error under status 200"),
         Ok(()) | Err(_) => {
             flight.fail(Fault::Nonsense, &"the body is not an answer of the API");

@@ -1,7 +1,7 @@
 //! One request at one worker, from being routed until its answer is over, whatever ends it.
 //!
 //! Dropping a flight ends its ticket: a client that goes away drops the handler or the body, and with it the flight.
-//! Upholds I6: nothing is placed before the worker's answer made sense, and nothing is added after it failed.
+//! Upholds I6: nothing is placed before the worker took the request, and nothing is added after it failed.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -66,14 +66,14 @@ impl Flight {
     pub(super) fn read(&mut self, data: &[u8]) -> Result<(), Fault> {
         match wire::read(data, &mut self.answer) {
             Message::Part { usage } => {
-                self.accept();
+                self.answering();
                 if let Some(usage) = usage {
                     let known = self.usage.and_then(|usage| usage.cached_tokens);
                     self.usage = Some(Usage { cached_tokens: usage.cached_tokens.or(known), ..usage });
                 }
                 Ok(())
             }
-            Message::Done if self.is_accepted() => {
+            Message::Done if self.is_answering() => {
                 self.end = End::Completed;
                 Ok(())
             }
@@ -82,17 +82,26 @@ impl Flight {
         }
     }
 
+    /// The worker took the request: the head of a stream of events is here. Engines send it before they compute anything.
+    pub(super) fn accept(&mut self) {
+        if let Some(ticket) = &mut self.ticket {
+            self.gateway.plugin().accepted(ticket, &self.key);
+        }
+    }
+
     /// A part of an answer is here.
-    fn accept(&mut self) {
+    fn answering(&mut self) {
         let Some(ticket) = &mut self.ticket else { return };
-        if !ticket.is_accepted()
+        if !ticket.is_answering()
             && let Some(trace) = &self.trace
         {
             // One ends before the other begins.
             self.stage = Span::none();
             self.stage = trace.answering();
         }
-        self.gateway.plugin().accepted(ticket, &self.key);
+        let plugin = self.gateway.plugin();
+        plugin.accepted(ticket, &self.key);
+        plugin.answering(ticket);
     }
 
     /// The answer is over. Ends the ticket at once, however long the client takes to read what is buffered.
@@ -100,7 +109,7 @@ impl Flight {
         let Some(ticket) = self.ticket.take() else { return };
         self.stage = Span::none();
         self.report(ticket.worker());
-        if let Some(trace) = self.trace.take().filter(|_| ticket.is_accepted()) {
+        if let Some(trace) = self.trace.take().filter(|_| ticket.is_answering()) {
             trace.ended(self.end);
         }
         let (gateway, key, end) = (Arc::clone(&self.gateway), self.key.clone(), self.end);
@@ -148,7 +157,7 @@ impl Flight {
             warn!(worker = %ticket.worker(), fault = fault.name(), "worker failed a request: {detail}");
             self.gateway.counters().fault(fault);
             trace::failed(&self.stage, fault);
-            if let Some(trace) = self.trace.as_ref().filter(|_| ticket.is_accepted()) {
+            if let Some(trace) = self.trace.as_ref().filter(|_| ticket.is_answering()) {
                 trace.broke(fault);
             }
         }
@@ -161,8 +170,8 @@ impl Flight {
         self.land();
     }
 
-    pub(super) fn is_accepted(&self) -> bool {
-        self.ticket.as_ref().is_some_and(Ticket::is_accepted)
+    pub(super) fn is_answering(&self) -> bool {
+        self.ticket.as_ref().is_some_and(Ticket::is_answering)
     }
 
     /// Whether the worker gave a finish reason or closed its stream properly.

@@ -89,7 +89,7 @@ pub async fn start(config: Config) -> Result<Running, RunError> {
     let admin_listener = bind("admin-listen", config.admin_listen).await?;
     let client = upstream::client(&config.timeouts).map_err(RunError::Client)?;
     let seed = xxhash_rust::xxh3::xxh3_64(format!("{}{}", config.mesh.name, std::process::id()).as_bytes());
-    let plugin = Arc::new(Plugin::new(&PluginConfig { policy: config.policy, seed }));
+    let plugin = Arc::new(Plugin::new(&PluginConfig { policy: config.policy, seed, ..PluginConfig::default() }));
     let hooks = config.test_hooks.then(TestHooks::default);
     if hooks.is_some() {
         warn!("--test-hooks: the admin port can break the mesh thread");

@@ -25,7 +25,9 @@ use crate::note::Note;
 use crate::output::{Output, Rebirth};
 
 /// How often this gateway's own load is sampled. Load knowledge does not tolerate much age.
-const SAMPLE_EVERY_MS: u64 = 25;
+const SAMPLE_EVERY_MS: u64 = 10;
+/// The same while nothing is outstanding.
+const SAMPLE_IDLE_MS: u64 = 25;
 /// The status is published at least this often…
 const STATUS_EVERY_MS: u64 = 250;
 /// …and at most this often, however many turns there are: making it costs time in proportion to the peers.
@@ -295,7 +297,6 @@ impl<'a> Driver<'a> {
         if now < self.sample_at {
             return;
         }
-        self.sample_at = now.plus_ms(SAMPLE_EVERY_MS);
         let mut sampled = std::mem::take(&mut self.sampled);
         self.host.sample_load(&mut sampled);
         for (worker, load) in sampled.drain(..) {
@@ -311,6 +312,8 @@ impl<'a> Driver<'a> {
             self.feed(Input::Local(Local::Load { worker, load }));
         }
         self.sampled = sampled;
+        let wait_ms = if self.loads.is_empty() { SAMPLE_IDLE_MS } else { SAMPLE_EVERY_MS };
+        self.sample_at = now.plus_ms(wait_ms);
     }
 
     /// What happens four times a second whatever else does.

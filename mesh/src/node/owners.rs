@@ -19,7 +19,9 @@ use covey_crdt::stamp::{Hlc, Rank, Stamp};
 use super::Node;
 use crate::blob::BlobKind;
 use crate::feed::{FeedReport, FeedState, Role};
-use crate::limits::{BRIDGE_MS, EXCHANGE_MS, FEED_STARTS, FEED_STUCK_MS, LINGER_MS, SEQ_MAX, SETTLE_MS, TAKEOVER_MS};
+use crate::limits::{
+    BRIDGE_MS, BRIDGE_QUEUED_MS, EXCHANGE_MS, FEED_STARTS, FEED_STUCK_MS, LINGER_MS, SEQ_MAX, SETTLE_MS, TAKEOVER_MS,
+};
 use crate::note::{ClockState, Note};
 use crate::output::{FeedOrder, Output};
 use crate::ownership::first_two;
@@ -198,9 +200,9 @@ impl Node {
             .filter(|(worker, _)| self.replica.feed(worker).is_some_and(|state| state.is_complete))
             .map(|(worker, log)| (worker.clone(), log.speaks.iter().cloned().collect()))
             .collect();
-        let Some(through) = self.wall.0.checked_sub(BRIDGE_MS) else { return };
-        let through = Stamp { hlc: Hlc::new(through, 0), life: LifeId(0) };
         for (worker, keyspaces) in exact {
+            let Some(through) = self.wall.0.checked_sub(self.bridge_ms(&worker)) else { continue };
+            let through = Stamp { hlc: Hlc::new(through, 0), life: LifeId(0) };
             let Some(record) = self.replica.record(&worker) else { continue };
             let incarnation = record.incarnation.clone();
             let overruled: Vec<Arc<Keyspace>> = self
@@ -219,6 +221,18 @@ impl Node {
                 self.publish(Op::Floor(FloorRaise { worker, keyspace, incarnation, floor, stamp }));
             }
         }
+    }
+
+    /// How old placements of a worker may be that its events have not caught up with: those of prompts that still wait there
+    /// count.
+    fn bridge_ms(&mut self, worker: &WorkerId) -> u64 {
+        let theirs = self.peers.values().filter(|peer| peer.live()).map(|peer| peer.loads.queued_tokens(worker));
+        let is_queued = self.own_loads.queued_tokens(worker) > 0 || theirs.into_iter().any(|tokens| tokens > 0);
+        let now = self.now;
+        let Some(log) = self.feeds.get_mut(worker) else { return BRIDGE_MS };
+        log.queued_since = is_queued.then(|| log.queued_since.unwrap_or(now));
+        let queued_ms = log.queued_since.map_or(0, |since| now.since_ms(since));
+        BRIDGE_MS + queued_ms.min(BRIDGE_QUEUED_MS)
     }
 
     /// What this gateway is for a worker's feed.

@@ -6,6 +6,7 @@ mod chaos;
 mod cli;
 mod converge;
 mod demo;
+mod eval;
 mod gateway;
 mod kv_events;
 mod legs;

@@ -1,0 +1,123 @@
+//! How far a worker has got with what it is at: tokens of a prompt count as queued until the answer begins, and a long one is
+//! mostly computed by then.
+//!
+//! A worker's pace is learned from what leaves its queue, whichever gateway had it there: tokens over the time since the queue
+//! last moved, both summed, so that prompts computed side by side count right together. What has been computed since the queue
+//! last moved is taken off it: never more than there is, so a wrong pace does no more harm than none.
+//!
+//! Not here: what is queued (`cell`, the index). Times are microseconds of the plugin's clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The pace of a worker while none is known, in tokens a second: slower than any engine that serves a mesh.
+const PRIOR_TOKENS_PER_S: f64 = 4_000.0;
+/// Sums are halved by about so many tokens of work.
+const MEMORY_TOKENS: f64 = 200_000.0;
+/// What is less says more of latency than of pace.
+const LEAST_TOKENS: u64 = 1_024;
+
+/// Work and the time it took. Two threads at once may lose one sum: it is an estimate.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Tokens, as the bits of an `f64`.
+    work: AtomicU64,
+    /// Seconds, as the bits of an `f64`.
+    time: AtomicU64,
+}
+
+impl Pace {
+    fn add(&self, tokens: f64, seconds: f64) {
+        let keep = 0.5_f64.powf(tokens / MEMORY_TOKENS);
+        let sum = |old: &AtomicU64, new: f64| {
+            let kept = f64::from_bits(old.load(Ordering::Relaxed)) * keep;
+            old.store((kept + new).to_bits(), Ordering::Relaxed);
+        };
+        sum(&self.work, tokens);
+        sum(&self.time, seconds);
+    }
+
+    fn tokens_per_s(&self) -> Option<f64> {
+        let time = f64::from_bits(self.time.load(Ordering::Relaxed));
+        (time > 0.0).then(|| f64::from_bits(self.work.load(Ordering::Relaxed)) / time)
+    }
+}
+
+/// One worker's progress.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// When the queue last moved: an answer began, or the first prompt came.
+    moved_us: AtomicU64,
+    own: Pace,
+    /// Of all workers together, for one of which nothing is known.
+    fleet: Arc<Pace>,
+}
+
+impl Progress {
+    pub(super) fn new(fleet: Arc<Pace>) -> Self {
+        Self { moved_us: AtomicU64::new(0), own: Pace::default(), fleet }
+    }
+
+    /// The worker was idle, and begins now.
+    pub(super) fn began(&self, now_us: u64) {
+        self.moved_us.store(now_us, Ordering::Relaxed);
+    }
+
+    /// So many queued tokens are computed.
+    pub(super) fn done(&self, tokens: u64, now_us: u64) {
+        let before_us = self.moved_us.swap(now_us, Ordering::Relaxed);
+        if tokens >= LEAST_TOKENS {
+            let seconds = now_us.saturating_sub(before_us) as f64 / 1e6;
+            self.own.add(tokens as f64, seconds);
+            self.fleet.add(tokens as f64, seconds);
+        }
+    }
+
+    /// How much of so many queued tokens is computed by now.
+    pub(super) fn of(&self, queued_tokens: u64, now_us: u64) -> u64 {
+        let since_us = now_us.saturating_sub(self.moved_us.load(Ordering::Relaxed));
+        let pace = self.own.tokens_per_s().or_else(|| self.fleet.tokens_per_s()).unwrap_or(PRIOR_TOKENS_PER_S);
+        ((pace * since_us as f64 / 1e6) as u64).min(queued_tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_left_the_queue_says_how_fast_it_moves_and_no_more_is_taken_off_than_there_is() {
+        let progress = Progress::new(Arc::default());
+        progress.began(1_000_000);
+        assert_eq!(progress.of(50_000, 2_000_000), 4_000, "a careful guess");
+        progress.done(20_000, 3_000_000);
+        assert_eq!(progress.of(50_000, 5_000_000), 20_000);
+        assert_eq!(progress.of(5_000, 5_000_000), 5_000);
+        assert_eq!(progress.of(50_000, 0), 0, "a clock that went back");
+    }
+
+    #[test]
+    fn prompts_computed_side_by_side_count_together_and_small_ones_not_at_all() {
+        let progress = Progress::new(Arc::default());
+        progress.began(0);
+        progress.done(10_000, 2_000_000);
+        progress.done(10_000, 2_010_000);
+        for nth in 0..100 {
+            progress.done(16, 2_010_000 + nth * 50_000);
+        }
+        progress.began(10_000_000);
+        assert!((9_500..10_500).contains(&progress.of(u64::MAX, 11_000_000)), "{}", progress.of(u64::MAX, 11_000_000));
+    }
+
+    #[test]
+    fn a_worker_of_which_nothing_is_known_is_taken_for_one_like_the_others() {
+        let fleet: Arc<Pace> = Arc::default();
+        let (known, new) = (Progress::new(Arc::clone(&fleet)), Progress::new(fleet));
+        known.began(0);
+        known.done(30_000, 1_000_000);
+        new.began(0);
+        assert_eq!(new.of(u64::MAX, 1_000_000), 30_000);
+        new.done(5_000, 1_000_000);
+        assert_eq!(new.of(u64::MAX, 2_000_000), 5_000, "its own counts from its first answer on");
+    }
+}
