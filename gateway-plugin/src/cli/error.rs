@@ -70,6 +70,11 @@ pub enum ConfigError {
     Tokens(TokensError),
     /// Where events are.
     Events(EventsError),
+    /// `--session-header` is no name of a header.
+    SessionHeader {
+        /// The text.
+        given: String,
+    },
     /// Data-parallel ranks.
     Ranks(RanksError),
     /// `--block-bytes` out of range.
@@ -183,6 +188,11 @@ impl fmt::Display for ConfigError {
             Self::Tokens(error) => error.fmt(f),
             Self::Events(error) => error.fmt(f),
             Self::Ranks(error) => error.fmt(f),
+            Self::SessionHeader { given } => write!(
+                f,
+                "{}: {given:?} cannot be the name of a header; give one such as x-session-id",
+                named("session-header")
+            ),
             Self::BlockBytes { given } => write!(
                 f,
                 "{}: a block cannot have {given} bytes; choose 1 to {BLOCK_UNITS_MAX} (256 is usual), the same on every gateway",
