@@ -13,6 +13,7 @@ use covey_mesh::net::SecretError;
 
 use super::events::EventsError;
 use super::ranks::RanksError;
+use super::session::SessionError;
 use super::tokens::TokensError;
 
 /// Why a configuration is refused.
@@ -70,11 +71,8 @@ pub enum ConfigError {
     Tokens(TokensError),
     /// Where events are.
     Events(EventsError),
-    /// `--session-header` is no name of a header.
-    SessionHeader {
-        /// The text.
-        given: String,
-    },
+    /// What names a session.
+    Session(SessionError),
     /// Data-parallel ranks.
     Ranks(RanksError),
     /// `--block-bytes` out of range.
@@ -188,11 +186,7 @@ impl fmt::Display for ConfigError {
             Self::Tokens(error) => error.fmt(f),
             Self::Events(error) => error.fmt(f),
             Self::Ranks(error) => error.fmt(f),
-            Self::SessionHeader { given } => write!(
-                f,
-                "{}: {given:?} cannot be the name of a header; give one such as x-session-id",
-                named("session-header")
-            ),
+            Self::Session(error) => error.fmt(f),
             Self::BlockBytes { given } => write!(
                 f,
                 "{}: a block cannot have {given} bytes; choose 1 to {BLOCK_UNITS_MAX} (256 is usual), the same on every gateway",

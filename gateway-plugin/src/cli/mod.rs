@@ -22,7 +22,7 @@ pub use error::ConfigError;
 pub use events::EventsError;
 pub use mesh::MeshSettings;
 pub use ranks::{RANKS_MAX, RanksError};
-pub use session::SessionSettings;
+pub use session::{SessionError, SessionSettings};
 pub use tokens::{TokenSettings, TokensError};
 pub use traces::Traces;
 pub use worker::WorkerSpec;

@@ -2,14 +2,29 @@
 //!
 //! Not here: what a session is for (`policy`).
 
+use std::fmt;
+
 use axum::http::HeaderName;
 
 use super::args::GatewayArgs;
-use super::error::ConfigError;
+use super::error::{ConfigError, named};
 use crate::policy::Policy;
 
 /// The header that `sticky` reads when nothing is said.
 const USUAL: HeaderName = HeaderName::from_static("x-session-id");
+
+/// `--session-header` is no name of a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionError {
+    given: String,
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (given, flag) = (&self.given, named("session-header"));
+        write!(f, "{flag}: {given:?} cannot be the name of a header; give one such as x-session-id")
+    }
+}
 
 /// Where a request's session is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +39,7 @@ impl SessionSettings {
     pub(super) fn parse(args: &GatewayArgs) -> Result<Self, ConfigError> {
         let header = args.session_header.as_deref().map(str::trim).filter(|name| !name.is_empty());
         let name = |given: &str| {
-            HeaderName::try_from(given).map_err(|_| ConfigError::SessionHeader { given: given.to_owned() })
+            HeaderName::try_from(given).map_err(|_| ConfigError::Session(SessionError { given: given.to_owned() }))
         };
         let header = header.map(name).transpose()?;
         if args.policy == Policy::Sticky && header.is_none() && !args.session_from_user {

@@ -109,6 +109,19 @@ fn the_deepest_holder_is_chosen_while_it_is_not_busier_than_what_it_saves() {
 }
 
 #[test]
+fn what_a_worker_has_computed_by_now_is_off_its_queue() {
+    let overlap = Overlap::of(&[(50, &[3])]);
+    let mut fleet = Numbers::idle(8);
+    fleet.others[3] = queued(40_000);
+    let chosen = |fleet: &Numbers| choose(Policy::Mesh, &query(Some(&overlap)), fleet, 1).expect("all are up").chosen;
+    assert_ne!(chosen(&fleet).worker, WorkerNo(3), "its queue is longer than what it saves");
+    fleet.computed = vec![0, 0, 0, 39_000];
+    assert_eq!((chosen(&fleet).worker, chosen(&fleet).queued), (WorkerNo(3), 1_000), "most of that is done");
+    fleet.computed[3] = u64::MAX;
+    assert_eq!((chosen(&fleet).worker, chosen(&fleet).queued), (WorkerNo(3), 0), "never more than there is");
+}
+
+#[test]
 fn a_worker_that_is_down_is_never_chosen_by_any_policy() {
     let overlap = Overlap::of(&[(90, &[3]), (40, &[1, 2, 5])]);
     let mut fleet = Numbers::idle(6);

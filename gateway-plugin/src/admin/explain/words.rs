@@ -124,7 +124,9 @@ fn cached(decision: &DecisionShown, worker: &str) -> String {
         return format!("{worker} has not said (vLLM says it with --enable-prompt-tokens-details)");
     };
     let predicted = decision.chosen.predicted_tokens;
+    let by_tokens = decision.looked_up_by == "tokens";
     let verdict = match cached.cmp(&predicted) {
+        _ if !by_tokens => "the prediction is an estimate, since the prompt was looked up by its bytes".to_owned(),
         std::cmp::Ordering::Equal => "as predicted".to_owned(),
         std::cmp::Ordering::Greater => format!("{} more than predicted", number(cached - predicted)),
         std::cmp::Ordering::Less => {

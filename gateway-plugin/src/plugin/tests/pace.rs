@@ -58,3 +58,25 @@ fn a_slower_worker_is_sent_less_by_the_pace_learned_of_it_and_more_again_when_it
     let healed = share(&[43_000; 4]);
     assert!(healed > 0.85, "it got {healed:.2} of the mean when it was as fast as the others");
 }
+
+/// A long prompt of another gateway's is queued there until its answer begins, and mostly computed long before.
+#[test]
+fn a_queue_that_another_gateway_filled_shrinks_by_what_is_computed_meanwhile() {
+    let now_us = Arc::new(AtomicU64::new(1));
+    let read = Arc::clone(&now_us);
+    let clock = Clock::new(move || read.load(Ordering::Relaxed));
+    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock });
+    ["a", "b"].iter().for_each(|name| plugin.worker_seen(&id(name)));
+    let mut feed = plugin.feed(LifeId(1));
+    let chosen = || {
+        let routed = plugin.route(&long_prompt(1), &Hints::default()).expect("both are usable");
+        (routed.worker.clone(), routed.queued_tokens)
+    };
+    feed.load(LifeId(9), &id("a"), Load { requests: 1, queued_tokens: 30_000 });
+    assert_eq!(feed.publish(), None);
+    assert_eq!(chosen(), (id("b"), 0));
+    now_us.store(6_000_001, Ordering::Relaxed);
+    feed.load(LifeId(9), &id("b"), Load { requests: 1, queued_tokens: 10_000 });
+    assert_eq!(feed.publish(), None);
+    assert_eq!(chosen(), (id("a"), 6_000), "at 4,000 tokens a second, while no pace is known");
+}

@@ -33,6 +33,8 @@ fn decision() -> DecisionShown {
     }
 }
 
+type Change = fn(&mut DecisionShown);
+
 fn text(decision: DecisionShown) -> String {
     of(&DecisionsReport { gateway: "gw-a".to_owned(), decisions: vec![decision] })
 }
@@ -59,23 +61,24 @@ compared   WORKER  PREDICTED     QUEUED      SCORE
 
 #[test]
 fn what_went_otherwise_shows() {
-    let with = |change: &dyn Fn(&mut DecisionShown)| {
+    let with = |change: Change| {
         let mut decision = decision();
         change(&mut decision);
         text(decision)
     };
-    let cases: [(&dyn Fn(&mut DecisionShown), &str); 8] = [
-        (&|d| d.answer.reported_cached_tokens = Some(10_000), "1,264 fewer than predicted; covey doctor"),
-        (&|d| d.answer.reported_cached_tokens = Some(12_000), "736 more than predicted"),
-        (&|d| d.answer.reported_cached_tokens = None, "cached     w1 has not said (vLLM"),
-        (&|d| d.runners_up.clear(), "compared   with nobody: score 2,104"),
+    let cases: [(Change, &str); 9] = [
+        (|d| d.looked_up_by = "bytes".into(), "says w1: the prediction is an estimate"),
+        (|d| d.answer.reported_cached_tokens = Some(10_000), "1,264 fewer than predicted; covey doctor"),
+        (|d| d.answer.reported_cached_tokens = Some(12_000), "736 more than predicted"),
+        (|d| d.answer.reported_cached_tokens = None, "cached     w1 has not said (vLLM"),
+        (|d| d.runners_up.clear(), "compared   with nobody: score 2,104"),
         (
-            &|d| (d.answer.state, d.answer.fault) = ("failed".into(), Some("cut".into())),
+            |d| (d.answer.state, d.answer.fault) = ("failed".into(), Some("cut".into())),
             "answer     failed (cut), first",
         ),
-        (&|d| (d.answer.state, d.answer.status) = ("refused".into(), Some(503)), "refused with status 503"),
-        (&|d| d.reason = "session".into(), "it is the session's worker, and none was better (session)"),
-        (&|d| (d.attempt, d.age_ms) = (2, 7_400_000), "gw-a 2 h 3 min ago, attempt 2"),
+        (|d| (d.answer.state, d.answer.status) = ("refused".into(), Some(503)), "refused with status 503"),
+        (|d| d.reason = "session".into(), "it is the session's worker, and none was better (session)"),
+        (|d| (d.attempt, d.age_ms) = (2, 7_400_000), "gw-a 2 h 3 min ago, attempt 2"),
     ];
     for (change, words) in cases {
         let text = with(change);
