@@ -15,6 +15,8 @@ use crate::server::{DecisionShown, Gateway};
 
 /// Decisions listed when nobody says how many.
 const LAST: usize = 20;
+/// Decisions listed at most.
+const LAST_MAX: usize = 1_000;
 /// How the answer begins when the gateway has nothing under a name.
 pub(super) const NONE: &str = "no decision";
 
@@ -40,7 +42,7 @@ impl DecisionsReport {
 pub(super) struct Which {
     /// Those that sent a request to this worker; all when empty.
     worker: Option<String>,
-    /// How many, the latest.
+    /// How many, the latest; [`LAST_MAX`] at most.
     last: Option<usize>,
 }
 
@@ -53,7 +55,10 @@ pub(super) async fn serve_last(State(gateway): State<Arc<Gateway>>, Query(which)
             let why = format!("no worker here is called {}: see --worker\n", printable(worker));
             (StatusCode::NOT_FOUND, why).into_response()
         }
-        _ => DecisionsReport::answer(&gateway, gateway.decisions().last(worker, which.last.unwrap_or(LAST))),
+        _ => {
+            let count = which.last.unwrap_or(LAST).min(LAST_MAX);
+            DecisionsReport::answer(&gateway, gateway.decisions().last(worker, count))
+        }
     }
 }
 

@@ -107,7 +107,7 @@ pub struct GatewayArgs {
     /// The `user` field of a request names its session where no header does. Default: off (sticky without --session-header: on).
     #[arg(long, env = "COVEY_SESSION_FROM_USER")]
     pub session_from_user: bool,
-    /// Decisions kept for `covey explain` and /decisions, about 1 kB each, 0 to 1000000; 0 keeps none.
+    /// Decisions kept for `covey explain` and /decisions, about 1 kB each, 0 to 100000; 0 keeps none.
     #[arg(long, env = "COVEY_DECISIONS", default_value_t = 4_096, value_name = "COUNT")]
     pub decisions: usize,
     /// Bytes of prompt text in one block; the same on every gateway of a mesh.

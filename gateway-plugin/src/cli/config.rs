@@ -25,7 +25,7 @@ use crate::policy::Policy;
 pub type LogFormat = LogFormatArg;
 
 /// Most decisions that a gateway keeps.
-const DECISIONS_MAX: usize = 1_000_000;
+const DECISIONS_MAX: usize = 100_000;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct Config {
     pub policy: Policy,
     /// What names a request's session.
     pub session: SessionSettings,
-    /// Decisions kept, at most [`DECISIONS_MAX`].
+    /// Decisions kept, at most 100,000.
     pub decisions: usize,
     /// Bytes in a block, 1 to [`BLOCK_UNITS_MAX`].
     pub block_bytes: u32,
@@ -104,7 +104,7 @@ impl Config {
             return Err(ConfigError::Range { flag: "worker-capacity-tokens", given: 0, must });
         }
         if args.decisions > DECISIONS_MAX {
-            let must = "at most 1000000; 4096 is the default, 0 keeps none";
+            let must = "at most 100000; 4096 is the default, 0 keeps none";
             return Err(ConfigError::Range { flag: "decisions", given: args.decisions as u64, must });
         }
         if args.test_hooks && !args.admin_listen.ip().is_loopback() {
