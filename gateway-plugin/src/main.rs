@@ -1,5 +1,5 @@
 //! The `covey` binary: `covey gateway`, and the tools of an operator: `status`, `diff`, `record`, `top`,
-//! `doctor`.
+//! `doctor`, `explain`.
 //!
 //! Exit codes of the gateway: 0 stopped as asked, 1 it could not run (a port is taken), 2 its configuration is wrong.
 //! Those of status are its verdict's, those of diff are in its help.
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use covey_gateway_plugin::admin::{self, Verdict};
 use covey_gateway_plugin::cli::args::{
-    Cli, Command, DiffArgs, DoctorArgs, GatewayArgs, RecordArgs, StatusArgs, TopArgs,
+    Cli, Command, DiffArgs, DoctorArgs, ExplainArgs, GatewayArgs, RecordArgs, StatusArgs, TopArgs,
 };
 use covey_gateway_plugin::cli::{Config, LogFormat};
 #[cfg(feature = "otel")]
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record(&args),
         Command::Top(args) => top(&args),
         Command::Doctor(args) => doctor(&args),
+        Command::Explain(args) => explain(&args),
     }
 }
 
@@ -141,6 +142,23 @@ fn doctor(args: &DoctorArgs) -> ExitCode {
         Err(error) => {
             eprintln!("covey doctor: {error}");
             ExitCode::from(Verdict::Unknown.exit_code())
+        }
+    }
+}
+
+fn explain(args: &ExplainArgs) -> ExitCode {
+    let told = runtime().and_then(|runtime| runtime.block_on(admin::explain::explain(args)).map_err(|e| e.to_string()));
+    match told {
+        Ok(text) => {
+            print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            if args.json {
+                print(&format!("{}\n", serde_json::json!({"error": error})));
+            }
+            eprintln!("covey explain: {error}");
+            ExitCode::from(admin::explain::EXIT_UNKNOWN)
         }
     }
 }

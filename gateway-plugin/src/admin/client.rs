@@ -86,25 +86,47 @@ impl AdminClient {
 
     /// A successful response to a GET of `path`.
     pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<reqwest::Response, AskError> {
+        let response = self.send(path, headers).await?;
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            status => Err(self.unsuccessful(path, status, &reason(response).await)),
+        }
+    }
+
+    async fn send(&self, path: &str, headers: &[(&str, &str)]) -> Result<reqwest::Response, AskError> {
         let mut request = self.http.get(format!("{}{path}", self.base));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response);
+        request.send().await.map_err(|error| self.unreachable(&error))
+    }
+
+    fn unsuccessful(&self, path: &str, status: reqwest::StatusCode, text: &str) -> AskError {
+        match status {
+            reqwest::StatusCode::SERVICE_UNAVAILABLE => self.refused(text),
+            _ => self.foreign(format!("status {status} to {path}")),
         }
-        let text = reason(response).await;
-        if status == reqwest::StatusCode::SERVICE_UNAVAILABLE {
-            return Err(self.refused(&text));
-        }
-        Err(self.foreign(format!("status {status} to {path}")))
     }
 
     /// The JSON answer to a GET of `path`.
     pub(crate) async fn json<T: DeserializeOwned>(&self, path: &str) -> Result<T, AskError> {
-        let mut response = self.get(path, &[]).await?;
+        let response = self.get(path, &[]).await?;
+        self.read(path, response).await
+    }
+
+    /// The same, or `None` when a gateway says 404 in words that begin with `none`.
+    pub(crate) async fn json_unless<T: DeserializeOwned>(&self, path: &str, none: &str) -> Result<Option<T>, AskError> {
+        let response = self.send(path, &[]).await?;
+        match response.status() {
+            status if status.is_success() => self.read(path, response).await.map(Some),
+            status => match (status, reason(response).await) {
+                (reqwest::StatusCode::NOT_FOUND, text) if text.starts_with(none) => Ok(None),
+                (status, text) => Err(self.unsuccessful(path, status, &text)),
+            },
+        }
+    }
+
+    async fn read<T: DeserializeOwned>(&self, path: &str, mut response: reqwest::Response) -> Result<T, AskError> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
             if body.len() + chunk.len() > JSON_BYTES_MAX {

@@ -1,12 +1,14 @@
-//! What operators and tools read: `/metrics`, `/mesh`, `/doctor`, `/healthz`, `/readyz` and the dashboard on the admin port, and
+//! What operators and tools read: `/metrics`, `/mesh`, `/doctor`, `/decisions`, `/healthz`, `/readyz` and the dashboard on the admin port, and
 //! `covey status`.
 //!
 //! Not here: counting (`server`, `plugin`, the mesh driver). Everything here only reads, except `/workers/forget` and
 //! `/test/…`, which a gateway has only when it was started with `--test-hooks`.
 
 mod client;
+mod decisions;
 pub mod diff;
 pub mod doctor;
+pub mod explain;
 mod forget;
 mod metrics;
 mod names;
@@ -28,6 +30,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 pub use client::AskError;
+pub use decisions::DecisionsReport;
 pub use doctor::live::{DoctorReport, ModelDoctor, WorkerDoctor};
 pub use record::{RecordError, Recorded, record};
 pub use report::{MeshReport, Quantiles, WorkerReport};
@@ -51,6 +54,8 @@ pub(crate) fn router(gateway: Arc<Gateway>, reel: &Arc<Reel>, hooks: Option<Test
         .route("/metrics", get(serve_metrics).with_state((Arc::clone(&gateway), Arc::clone(reel))))
         .route("/mesh", get(serve_mesh).with_state((Arc::clone(&gateway), Arc::clone(reel))))
         .route("/doctor", get(doctor::live::serve))
+        .route("/decisions", get(decisions::serve_last))
+        .route("/decisions/{*id}", get(decisions::serve_one))
         .route("/feeds", get(serve_feeds))
         .route("/workers/forget", post(forget::serve))
         .route("/mesh/state", get(state::serve_state))

@@ -2,12 +2,15 @@
 //!
 //! Not here: what values mean together (`config`).
 
+mod tools;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use self::tools::{DiffArgs, DoctorArgs, ExplainArgs, RecordArgs, StatusArgs, TopArgs};
 use super::quantity::{parse_bytes, parse_duration};
 use crate::policy::Policy;
 
@@ -42,6 +45,9 @@ pub enum Command {
     /// recorded engine events with --capture. Exit 0: nothing is wrong (all requests predicted exactly), 1: a mismatch is named
     /// (some were not), 3: nobody could be asked (the capture cannot be used).
     Doctor(DoctorArgs),
+    /// Why did a request go where it went? Says what the worker was compared with, what was predicted of it and what came of
+    /// it. Exit 0: told, 3: no gateway that was asked knows the request.
+    Explain(ExplainArgs),
 }
 
 /// Whether the gateway joins a mesh.
@@ -90,10 +96,20 @@ pub struct GatewayArgs {
     #[arg(long, env = "COVEY_MODEL", value_delimiter = ',', value_name = "NAME")]
     pub model: Vec<String>,
     /// How workers are chosen. mesh: most of the prompt cached against load; least-load; round-robin; random; sticky: by
-    /// session (x-session-id header or `user` field); prefix-hash: by the prompt's beginning; local: like mesh, counting
+    /// session (see --session-header; x-session-id or the `user` field when nothing is said); prefix-hash: by the prompt's beginning; local: like mesh, counting
     /// only this gateway's own load.
     #[arg(long, env = "COVEY_POLICY", default_value = "mesh", value_name = "POLICY")]
     pub policy: Policy,
+    /// Request header that names a request's session. With --policy sticky it decides; with mesh and local it only breaks ties:
+    /// of equally good workers the session's, the same one on every gateway. Default: none (sticky: x-session-id).
+    #[arg(long, env = "COVEY_SESSION_HEADER", value_name = "NAME")]
+    pub session_header: Option<String>,
+    /// The `user` field of a request names its session where no header does. Default: off (sticky without --session-header: on).
+    #[arg(long, env = "COVEY_SESSION_FROM_USER")]
+    pub session_from_user: bool,
+    /// Decisions kept for `covey explain` and /decisions, about 1 kB each, 0 to 100000; 0 keeps none.
+    #[arg(long, env = "COVEY_DECISIONS", default_value_t = 4_096, value_name = "COUNT")]
+    pub decisions: usize,
     /// Bytes of prompt text in one block; the same on every gateway of a mesh.
     #[arg(long, env = "COVEY_BLOCK_BYTES", default_value_t = 256, value_name = "BYTES")]
     pub block_bytes: u32,
@@ -244,107 +260,4 @@ pub struct LimitArgs {
     /// Largest request body, in bytes or with a unit (KiB, MiB).
     #[arg(long, env = "COVEY_MAX_BODY_BYTES", default_value = "64MiB", value_parser = parse_bytes, value_name = "BYTES")]
     pub max_body_bytes: u64,
-}
-
-/// Flags of `covey status`.
-#[derive(Debug, Args)]
-pub struct StatusArgs {
-    /// Admin address of the gateway to ask.
-    #[arg(long, env = "COVEY_ADMIN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
-    pub admin: String,
-    /// Print one JSON object instead of lines for people.
-    #[arg(long)]
-    pub json: bool,
-    /// How long the gateway may take to answer (seconds, or with a unit: ms, s, m, h).
-    #[arg(long, default_value = "3s", value_parser = parse_duration, value_name = "TIME")]
-    pub timeout: Duration,
-}
-
-/// Flags of `covey diff`.
-#[derive(Debug, Args)]
-pub struct DiffArgs {
-    /// Admin address of one gateway.
-    #[arg(value_name = "ADDR:PORT")]
-    pub one: String,
-    /// Admin address of the other.
-    #[arg(value_name = "ADDR:PORT")]
-    pub other: String,
-    /// Print one JSON object instead of lines for people.
-    #[arg(long)]
-    pub json: bool,
-    /// Pause before what differs is read again, up to three times; what goes away meanwhile was under way (seconds, or with a
-    /// unit: ms, s, m, h).
-    #[arg(long, default_value = "500ms", value_parser = parse_duration, value_name = "TIME")]
-    pub settle: Duration,
-    /// Holders read block by block, those that differ most first; of the others only their number is told.
-    #[arg(long, default_value_t = 20, value_name = "HOLDERS")]
-    pub limit: usize,
-    /// Blocks listed for each holder and gateway.
-    #[arg(long, default_value_t = 4, value_name = "BLOCKS")]
-    pub blocks: usize,
-    /// How long a gateway may take for one answer, and for all pages of its state or of a holder together (seconds, or
-    /// with a unit: ms, s, m, h).
-    #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "TIME")]
-    pub timeout: Duration,
-}
-
-/// Flags of `covey record`.
-#[derive(Debug, Args)]
-pub struct RecordArgs {
-    /// Admin address of the gateway to record.
-    #[arg(long, env = "COVEY_ADMIN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
-    pub admin: String,
-    /// File to write, JSON lines.
-    #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
-    /// How long to record (seconds, or with a unit: ms, s, m, h). Default: until Ctrl-C.
-    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
-    pub r#for: Option<Duration>,
-    /// Begin with the frames that the gateway still has of the last minutes.
-    #[arg(long)]
-    pub history: bool,
-    /// Overwrite the file if it exists.
-    #[arg(long)]
-    pub force: bool,
-}
-
-/// Flags of `covey top`.
-#[derive(Debug, Args)]
-pub struct TopArgs {
-    /// Admin address of the gateway whose view is shown.
-    #[arg(long, env = "COVEY_ADMIN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
-    pub admin: String,
-    /// Print one screen as plain text and end; needs no terminal.
-    #[arg(long)]
-    pub once: bool,
-    /// Columns of that screen.
-    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(20..=500), value_name = "COLUMNS")]
-    pub columns: u16,
-    /// Rows of that screen.
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(4..=500), value_name = "ROWS")]
-    pub rows: u16,
-    /// With --once: how long the gateway may take to answer (seconds, or with a unit: ms, s, m, h).
-    #[arg(long, default_value = "5s", value_parser = parse_duration, value_name = "TIME")]
-    pub timeout: Duration,
-}
-
-/// Flags of `covey doctor`.
-#[derive(Debug, Args)]
-pub struct DoctorArgs {
-    /// Admin address of the gateway to ask.
-    #[arg(env = "COVEY_ADMIN", default_value = "127.0.0.1:9080", value_name = "ADDR:PORT")]
-    pub admin: String,
-    /// How long the gateway may take to answer (seconds, or with a unit: ms, s, m, h).
-    #[arg(long, default_value = "3s", value_parser = parse_duration, value_name = "TIME")]
-    pub timeout: Duration,
-    /// Ask no gateway, judge these engine events as they came: JSON lines, plain or gzip, of objects with `t` (seconds) and
-    /// `frames_hex` (topic, number, payload), or a stream of operations.
-    #[arg(long, value_name = "FILE")]
-    pub capture: Option<PathBuf>,
-    /// The requests of that time, JSON lines with times, token ids and cached tokens; a stream has its own.
-    #[arg(long, value_name = "FILE", requires = "capture")]
-    pub requests: Option<PathBuf>,
-    /// Write the report there as one JSON object, too.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }

@@ -14,6 +14,7 @@ use super::error::ConfigError;
 use super::events::sources;
 use super::mesh::MeshSettings;
 use super::ranks;
+use super::session::SessionSettings;
 use super::tokens::TokenSettings;
 use super::traces::Traces;
 use super::worker::WorkerSpec;
@@ -22,6 +23,9 @@ use crate::policy::Policy;
 
 /// How log lines look.
 pub type LogFormat = LogFormatArg;
+
+/// Most decisions that a gateway keeps.
+const DECISIONS_MAX: usize = 100_000;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,10 @@ pub struct Config {
     pub models: Vec<ModelName>,
     /// How workers are chosen.
     pub policy: Policy,
+    /// What names a request's session.
+    pub session: SessionSettings,
+    /// Decisions kept, at most 100,000.
+    pub decisions: usize,
     /// Bytes in a block, 1 to [`BLOCK_UNITS_MAX`].
     pub block_bytes: u32,
     /// After how long an untouched placement is forgotten.
@@ -95,6 +103,10 @@ impl Config {
             let must = "at least 1; leave the flag out to use what the worker says";
             return Err(ConfigError::Range { flag: "worker-capacity-tokens", given: 0, must });
         }
+        if args.decisions > DECISIONS_MAX {
+            let must = "at most 100000; 4096 is the default, 0 keeps none";
+            return Err(ConfigError::Range { flag: "decisions", given: args.decisions as u64, must });
+        }
         if args.test_hooks && !args.admin_listen.ip().is_loopback() {
             return Err(ConfigError::TestHooks { address: args.admin_listen });
         }
@@ -113,6 +125,8 @@ impl Config {
             worker_capacity_tokens: args.worker_capacity_tokens,
             models,
             policy: args.policy,
+            session: SessionSettings::parse(args)?,
+            decisions: args.decisions,
             block_bytes: args.block_bytes,
             placement_idle: args.placement_idle,
             tokens,

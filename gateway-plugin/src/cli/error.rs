@@ -13,6 +13,7 @@ use covey_mesh::net::SecretError;
 
 use super::events::EventsError;
 use super::ranks::RanksError;
+use super::session::SessionError;
 use super::tokens::TokensError;
 
 /// Why a configuration is refused.
@@ -70,6 +71,8 @@ pub enum ConfigError {
     Tokens(TokensError),
     /// Where events are.
     Events(EventsError),
+    /// What names a session.
+    Session(SessionError),
     /// Data-parallel ranks.
     Ranks(RanksError),
     /// `--block-bytes` out of range.
@@ -183,6 +186,7 @@ impl fmt::Display for ConfigError {
             Self::Tokens(error) => error.fmt(f),
             Self::Events(error) => error.fmt(f),
             Self::Ranks(error) => error.fmt(f),
+            Self::Session(error) => error.fmt(f),
             Self::BlockBytes { given } => write!(
                 f,
                 "{}: a block cannot have {given} bytes; choose 1 to {BLOCK_UNITS_MAX} (256 is usual), the same on every gateway",

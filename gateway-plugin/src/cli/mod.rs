@@ -10,6 +10,7 @@ mod events;
 mod mesh;
 mod quantity;
 mod ranks;
+mod session;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -21,6 +22,7 @@ pub use error::ConfigError;
 pub use events::EventsError;
 pub use mesh::MeshSettings;
 pub use ranks::{RANKS_MAX, RanksError};
+pub use session::{SessionError, SessionSettings};
 pub use tokens::{TokenSettings, TokensError};
 pub use traces::Traces;
 pub use worker::WorkerSpec;

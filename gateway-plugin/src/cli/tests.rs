@@ -68,6 +68,27 @@ fn block_size_zero_is_refused() {
 }
 
 #[test]
+fn what_names_a_session_is_said_or_left_out_and_sticky_has_the_usual_names() {
+    let of = |flags: &[&str]| {
+        let session = parse(flags).expect("good").session;
+        (session.header.map(|name| name.to_string()), session.from_user)
+    };
+    assert_eq!(of(&[]), (None, false));
+    assert_eq!(of(&["--session-header", "X-Chat"]), (Some("x-chat".to_owned()), false));
+    assert_eq!(of(&["--session-from-user"]), (None, true));
+    assert_eq!(of(&["--policy", "sticky"]), (Some("x-session-id".to_owned()), true));
+    assert_eq!(of(&["--policy", "sticky", "--session-header", "x-chat"]), (Some("x-chat".to_owned()), false));
+    refused(&["--session-header", "two words"], &["--session-header", "COVEY_SESSION_HEADER", "x-session-id"]);
+}
+
+#[test]
+fn the_number_of_decisions_kept_has_a_bound() {
+    assert_eq!(parse(&[]).expect("good").decisions, 4_096);
+    assert_eq!(parse(&["--decisions", "0"]).expect("good").decisions, 0);
+    refused(&["--decisions", "100001"], &["--decisions", "COVEY_DECISIONS", "100000"]);
+}
+
+#[test]
 fn workers_are_checked_one_by_one_and_together() {
     refused(&["--worker", "w0=http://10.0.0.8:8000"], &["--worker", "two workers", "w0"]);
     refused(&["--worker", "w1=http://10.0.0.7:8000/"], &["w0", "w1", "one engine"]);

@@ -86,6 +86,12 @@ impl WorkerCell {
         self.progress.of(queued_tokens, now_us)
     }
 
+    /// How many times longer than the fleet it computes at a token; 1 where they are alike, or it is not known.
+    #[must_use]
+    pub fn slowness(&self) -> f64 {
+        self.progress.slowness()
+    }
+
     /// The worker was idle, and begins with what is first in its queue now.
     pub(crate) fn began(&self, now_us: u64) {
         self.progress.began(now_us);

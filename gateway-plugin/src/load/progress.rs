@@ -3,7 +3,8 @@
 //!
 //! A worker's pace is learned from what leaves its queue, whichever gateway had it there: tokens over the time since the queue
 //! last moved, both summed, so that prompts computed side by side count right together. What has been computed since the queue
-//! last moved is taken off it: never more than there is, so a wrong pace does no more harm than none.
+//! last moved is taken off it: never more than there is, so a wrong pace does no more harm than none. Against the pace of all
+//! workers together it says how much longer one takes at the same work.
 //!
 //! Not here: what is queued (`cell`, the index). Times are microseconds of the plugin's clock.
 
@@ -16,6 +17,13 @@ const PRIOR_TOKENS_PER_S: f64 = 4_000.0;
 const MEMORY_TOKENS: f64 = 200_000.0;
 /// What is less says more of latency than of pace.
 const LEAST_TOKENS: u64 = 1_024;
+
+/// Before a worker has computed so many tokens its pace says nothing of how it compares with others.
+const EVIDENCE_TOKENS: f64 = 20_000.0;
+/// Paces that differ by less are taken for equal, so that chance does not make one of equal workers everybody's favourite.
+const ALIKE: f64 = 1.25;
+/// The most by which a pace weighs: a wrong one still leaves the worker some requests, from which a better one is learned.
+const SLOWNESS_MAX: f64 = 4.0;
 
 /// Work and the time it took. Two threads at once may lose one sum: it is an estimate.
 #[derive(Debug, Default)]
@@ -35,6 +43,10 @@ impl Pace {
         };
         sum(&self.work, tokens);
         sum(&self.time, seconds);
+    }
+
+    fn has_evidence(&self) -> bool {
+        f64::from_bits(self.work.load(Ordering::Relaxed)) >= EVIDENCE_TOKENS
     }
 
     fn tokens_per_s(&self) -> Option<f64> {
@@ -79,6 +91,17 @@ impl Progress {
         let pace = self.own.tokens_per_s().or_else(|| self.fleet.tokens_per_s()).unwrap_or(PRIOR_TOKENS_PER_S);
         ((pace * since_us as f64 / 1e6) as u64).min(queued_tokens)
     }
+
+    /// How many times longer than the fleet this worker computes at a token; 1 where they are alike, or it is not known.
+    pub(super) fn slowness(&self) -> f64 {
+        let own = self.own.tokens_per_s().filter(|_| self.own.has_evidence());
+        let (Some(own), Some(fleet)) = (own, self.fleet.tokens_per_s()) else { return 1.0 };
+        let slowness = fleet / own;
+        if (ALIKE.recip()..=ALIKE).contains(&slowness) {
+            return 1.0;
+        }
+        slowness.clamp(SLOWNESS_MAX.recip(), SLOWNESS_MAX)
+    }
 }
 
 #[cfg(test)]
@@ -119,5 +142,26 @@ mod tests {
         assert_eq!(new.of(u64::MAX, 1_000_000), 30_000);
         new.done(5_000, 1_000_000);
         assert_eq!(new.of(u64::MAX, 2_000_000), 5_000, "its own counts from its first answer on");
+    }
+
+    #[test]
+    fn slowness_is_against_the_fleet_within_bounds_and_only_with_evidence() {
+        let fleet: Arc<Pace> = Arc::default();
+        let workers: Vec<Progress> = (0..4).map(|_| Progress::new(Arc::clone(&fleet))).collect();
+        let work = |worker: &Progress, rounds: u64, tokens_per_s: u64| {
+            worker.began(0);
+            (1..=rounds).for_each(|round| worker.done(tokens_per_s, round * 1_000_000));
+        };
+        work(&workers[3], 1, 2_000);
+        for _ in 0..10 {
+            workers[..2].iter().for_each(|worker| work(worker, 1, 10_000));
+            work(&workers[2], 1, 5_000);
+        }
+        assert_eq!(workers[3].slowness(), 1.0, "too little is known of it");
+        assert_eq!((workers[0].slowness(), workers[1].slowness()), (1.0, 1.0), "the fleet's pace is 8,300 a second");
+        assert!((1.5..1.8).contains(&workers[2].slowness()), "{}", workers[2].slowness());
+        work(&workers[3], 100, 1_100);
+        (0..10).for_each(|_| work(&workers[0], 10, 40_000));
+        assert_eq!(workers[3].slowness(), SLOWNESS_MAX);
     }
 }

@@ -7,7 +7,8 @@
 //!          plugin.answering(&mut ticket)        the answer begins: the prompt is computed
 //!          plugin.ended(ticket, &key, output, end)      the chain is extended by what was produced
 //! ```
-//! A worker that fails before its first byte: drop the ticket and route again with the worker in [`Hints::exclude`].
+//! A worker that refuses, or whose connection breaks before the head of an answer: drop the ticket and route again with the
+//! worker in [`Hints::exclude`].
 //!
 //! There is one replica and one index; the plugin keeps no coverage of its own beside them (hazard 13). Mesh off is a
 //! replica of one. Not here: HTTP (`server`), gossip (`covey-mesh`). Upholds I6: a placement is published only after a
@@ -34,6 +35,7 @@ mod view;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use covey_crdt::change::FeedView;
 use covey_crdt::hash::BlockHash;
@@ -137,7 +139,12 @@ impl Plugin {
     /// clean since its life began. Requests are routed on load then.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        !self.parts.view.is_complete() || self.sink.get().is_some_and(|sink| sink.silent_for() > VIEW_AGE_MAX)
+        !self.parts.view.is_complete() || self.view_age() > VIEW_AGE_MAX
+    }
+
+    /// How long ago whoever feeds the view last did a turn; zero without a sink.
+    fn view_age(&self) -> Duration {
+        self.sink.get().map_or(Duration::ZERO, |sink| sink.silent_for())
     }
 
     /// This gateway can route to the worker from now on.
@@ -198,21 +205,26 @@ impl Plugin {
         self.parts.workers.find(worker).map_or_else(Load::default, |cell| cell.load())
     }
 
-    /// The worker took the request: the head of a good answer is here, or its first part. Publishes the placement, once per
-    /// ticket.
+    /// The worker took the request. Publishes the placement, once per ticket.
+    ///
+    /// Say it at the head of a stream of events under status 200: engines send that before they compute, so other gateways know
+    /// of a long prompt while it is computed. Where the head proves nothing (an answer in one piece, a type that is not the
+    /// API's) say it when the answer is read and makes sense; for a refusal or a connection that broke, never (hazard 11).
     pub fn accepted(&self, ticket: &mut Ticket, key: &RequestKey) {
         if ticket.accept() {
             self.place(ticket, key, Arc::clone(key.chain()));
         }
     }
 
-    /// The first part of the answer is here: nothing of the prompt is left to compute.
+    /// The first part of the answer is here: nothing of the prompt is left to compute, and its tokens leave the worker's queue.
+    /// Only the first call of a ticket counts. Places nothing: [`Self::accepted`] does.
     pub fn answering(&self, ticket: &mut Ticket) {
         ticket.answer(self.parts.clock.now_us());
     }
 
     /// The request is over. `output` is what the worker produced, rendered exactly as the next turn will carry it (the bytes
-    /// that follow the prompt's rendering). Nothing is published when no answer began, or after [`End::Failed`].
+    /// that follow the prompt's rendering). Nothing more is published when no part of an answer came, or after
+    /// [`End::Failed`]: what was placed when the worker accepted stays, and nothing is added to it.
     pub fn ended(&self, ticket: Ticket, key: &RequestKey, output: &[u8], end: End) {
         self.ended_with(ticket, key, end, |key| key.extended(output));
     }

@@ -4,6 +4,7 @@
 //! come from the one version that the decision names.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use covey_crdt::id::{Incarnation, WorkerId};
 use covey_mesh::input::Load;
@@ -64,6 +65,10 @@ impl Fleet for Candidates<'_> {
         self.table.cell(worker).map_or(0, |cell| cell.computed_of(queued_tokens, self.now_us))
     }
 
+    fn slowness(&self, worker: WorkerNo) -> f64 {
+        self.table.cell(worker).map_or(1.0, |cell| cell.slowness())
+    }
+
     fn id_hash(&self, worker: WorkerNo) -> u64 {
         self.table.cell(worker).map_or(0, |cell| cell.id_hash())
     }
@@ -104,7 +109,7 @@ impl Plugin {
         };
         let outcome = self.label(&choice.chosen, &looked, &fleet, hints);
         self.counters.outcome(outcome);
-        Ok(routed(key, choice, outcome, &fleet))
+        Ok(routed(key, choice, outcome, &fleet, self.view_age()))
     }
 
     fn look_up(&self, key: &RequestKey, reading: &Reading) -> Result<Overlap, Skipped> {
@@ -148,7 +153,7 @@ impl Plugin {
 }
 
 /// The decision, with the request counted on its worker.
-fn routed(key: &RequestKey, choice: Choice, outcome: Outcome, fleet: &Candidates<'_>) -> Routed {
+fn routed(key: &RequestKey, choice: Choice, outcome: Outcome, fleet: &Candidates<'_>, view_age: Duration) -> Routed {
     let Choice { chosen, reason, runners_up } = choice;
     let cell = fleet.table.cell(chosen.worker).expect("only workers of the table are chosen");
     let record = fleet.reading.worker(chosen.worker);
@@ -158,6 +163,7 @@ fn routed(key: &RequestKey, choice: Choice, outcome: Outcome, fleet: &Candidates
     let runners_up = runners_up.into_iter().map(|scored| RunnerUp {
         worker: fleet.id(scored.worker).clone(),
         predicted_tokens: key.reusable_tokens(scored.depth),
+        queued_tokens: scored.queued,
         score: scored.score,
     });
     Routed {
@@ -167,9 +173,11 @@ fn routed(key: &RequestKey, choice: Choice, outcome: Outcome, fleet: &Candidates
         predicted_tokens,
         prompt_tokens: key.prompt_tokens(),
         reason,
+        queued_tokens: chosen.queued,
         score: chosen.score,
         runners_up: runners_up.collect(),
         version: fleet.reading.version(),
+        view_age,
         ticket: Ticket::new(Arc::clone(cell), incarnation, uncached_tokens, chosen.queued == 0, fleet.now_us),
     }
 }

@@ -3,6 +3,7 @@
 //! Not here: deciding (`route`).
 
 use std::fmt;
+use std::time::Duration;
 
 use covey_crdt::id::{Incarnation, WorkerId};
 
@@ -14,7 +15,8 @@ use crate::policy::Reason;
 /// What a caller knows about one request besides its prompt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hints<'a> {
-    /// A hash of the session's key, when the client sent one. Only `sticky` looks at it.
+    /// A hash of the session's key, when the client sent one. With `sticky` it decides; with `mesh` and `local` the session's
+    /// worker is chosen among equally good ones; other policies do not look at it.
     pub session: Option<u64>,
     /// Workers not to choose: they failed this request already.
     pub exclude: &'a [WorkerId],
@@ -27,7 +29,10 @@ pub struct RunnerUp {
     pub worker: WorkerId,
     /// Tokens of the prompt it is predicted to have cached.
     pub predicted_tokens: u64,
-    /// Its score: tokens to be computed before the answer begins, running requests weighed in. Lower is better.
+    /// Tokens to be computed there before the prompt's own.
+    pub queued_tokens: u64,
+    /// Its score: tokens to be computed before the answer begins, weighed by the worker's pace, running requests weighed in.
+    /// Lower is better.
     pub score: u64,
 }
 
@@ -46,12 +51,16 @@ pub struct Routed {
     pub prompt_tokens: u64,
     /// What decided.
     pub reason: Reason,
+    /// Tokens to be computed on the chosen worker before the prompt's own.
+    pub queued_tokens: u64,
     /// The chosen worker's score, comparable with the runners-up's.
     pub score: u64,
     /// The other workers that were compared; none when the policy compares nobody.
     pub runners_up: Vec<RunnerUp>,
     /// The state of the index the decision was made on.
     pub version: Version,
+    /// How long ago that state's feeder last did a turn.
+    pub view_age: Duration,
     /// Keeps the request counted as the worker's load.
     pub ticket: Ticket,
 }

@@ -11,9 +11,11 @@ use covey_mesh::input::{Input, Load, Local, MonoTime};
 use covey_mesh::node::{Node, NodeConfig};
 use covey_mesh::note::{ClockState, Note};
 use covey_mesh::output::Output;
-use proptest::prelude::*;
 
 use super::*;
+
+mod pace;
+mod tickets;
 
 fn id(name: &str) -> WorkerId {
     WorkerId::new(name, 0).expect("a name")
@@ -119,6 +121,7 @@ impl Rig {
         let key = key(text);
         let mut routed = self.route(&key);
         self.plugin.accepted(&mut routed.ticket, &key);
+        self.plugin.answering(&mut routed.ticket);
         self.plugin.ended(routed.ticket, &key, output, End::Completed);
         self.pump();
         routed.worker
@@ -186,6 +189,7 @@ fn a_shed_or_retried_request_advertises_no_phantom_holder_hazard_11() {
     rig.plugin.accepted(&mut retried.ticket, &key);
     rig.plugin.accepted(&mut retried.ticket, &key);
     assert_eq!(rig.placed_workers(), [retried.worker.clone()], "once, however often it is said");
+    rig.plugin.answering(&mut retried.ticket);
     rig.plugin.ended(retried.ticket, &key, b"", End::Failed);
     assert_eq!(rig.placed_workers().len(), 1, "a broken answer claims nothing more");
     assert_eq!(rig.plugin.stats().placements, 1);
@@ -343,6 +347,7 @@ fn a_full_queue_drops_counts_and_fails_nothing() {
     let key = key(&prompt(1));
     let mut routed = plugin.route(&key, &Hints::default()).expect("a is usable");
     plugin.accepted(&mut routed.ticket, &key);
+    plugin.answering(&mut routed.ticket);
     plugin.connect(|_| false);
     plugin.ended(routed.ticket, &key, b"", End::Completed);
     let stats = plugin.stats();
@@ -361,41 +366,4 @@ fn no_worker_says_why() {
     let none = plugin.route(&key(b""), &Hints { exclude: &exclude, ..Hints::default() }).expect_err("nobody is left");
     assert_eq!(none, NoWorker { known: 2, unusable: 1, excluded: 1 });
     assert_eq!(plugin.stats().no_worker, 2);
-}
-
-proptest! {
-    /// Whatever becomes of requests, in whatever order: the load is what is outstanding, and in the end it is zero.
-    #[test]
-    fn load_never_leaks(moves in prop::collection::vec((0u8..6, any::<prop::sample::Index>()), 1..120)) {
-        let plugin = Plugin::new(&PluginConfig { policy: Policy::LeastLoad, seed: 5, ..PluginConfig::default() });
-        let names = [id("a"), id("b"), id("c")];
-        names.iter().for_each(|name| plugin.worker_seen(name));
-        let key = key(&prompt(1));
-        let mut open: Vec<Routed> = Vec::new();
-        for (what, which) in moves {
-            if what <= 1 || open.is_empty() {
-                open.push(plugin.route(&key, &Hints::default()).expect("all are usable"));
-            } else {
-                let at = which.index(open.len());
-                match what {
-                    2 => plugin.accepted(&mut open[at].ticket, &key),
-                    3 => plugin.ended(open.swap_remove(at).ticket, &key, b"x", End::Completed),
-                    4 => plugin.ended(open.swap_remove(at).ticket, &key, b"", End::Failed),
-                    _ => drop(open.swap_remove(at)),
-                }
-            }
-            for name in &names {
-                let mine = || open.iter().filter(|routed| routed.worker == *name);
-                let requests = mine().count() as u32;
-                let queued_tokens = mine().filter(|routed| !routed.ticket.is_accepted()).count() as u64 * 400;
-                prop_assert_eq!(plugin.own_load(name), Load { requests, queued_tokens });
-            }
-        }
-        plugin.worker_removed(&names[0]);
-        open.clear();
-        let mut sampled = Vec::new();
-        plugin.parts.workers.sample(&mut sampled);
-        prop_assert_eq!(sampled.len(), 3);
-        prop_assert!(sampled.iter().all(|(_, load)| *load == Load::default()));
-    }
 }

@@ -1,6 +1,6 @@
 //! The choice itself. Coverage tolerates a second of age, load does not, so nobody takes the best of all workers: the two
 //! deepest useful holders are compared with two sampled others, and what was sent is counted at once. Many gateways that
-//! see the same numbers then still do not all pick the same worker.
+//! see the same numbers then still do not all pick the same worker. A session's worker is compared too, and wins only a tie.
 //!
 //! Not here: where the numbers come from. Pure: equal arguments give equal choices.
 
@@ -47,6 +47,8 @@ pub trait Fleet {
     fn others_load(&self, worker: WorkerNo) -> Load;
     /// How much of so many queued tokens the worker has computed by now.
     fn computed_of(&self, worker: WorkerNo, queued_tokens: u64) -> u64;
+    /// How many times longer than the fleet the worker computes at a token; 1 where they are alike, or it is not known.
+    fn slowness(&self, worker: WorkerNo) -> f64;
     /// A hash of the worker's id that is the same on every gateway.
     fn id_hash(&self, worker: WorkerNo) -> u64;
 }
@@ -60,7 +62,8 @@ pub struct Scored {
     pub depth: u32,
     /// Tokens to be computed before the prompt's own: what is queued, less what is computed by now.
     pub queued: u64,
-    /// Tokens to be computed before the answer begins, queue included, running requests weighed in. Lower is better.
+    /// Tokens to be computed before the answer begins, queue included, as many as the fleet computes in the time that this
+    /// worker takes; running requests weighed in. Lower is better.
     pub score: u64,
 }
 
@@ -77,7 +80,9 @@ pub struct Choice {
 
 /// Chooses a worker; `None` when none is usable. `word` is the only chance in it.
 pub fn choose(policy: Policy, query: &Query<'_>, fleet: &impl Fleet, word: u64) -> Option<Choice> {
-    let field = Field { query, fleet, counts_others: policy != Policy::Local };
+    let breaks_ties = matches!(policy, Policy::Mesh | Policy::Local);
+    let session = query.session.filter(|_| breaks_ties);
+    let field = Field { query, fleet, counts_others: policy != Policy::Local, session };
     let mut chance = Chance(word);
     match policy {
         Policy::Mesh | Policy::Local => field.deepest_or_lighter(&mut chance),
@@ -93,6 +98,8 @@ struct Field<'a, F> {
     query: &'a Query<'a>,
     fleet: &'a F,
     counts_others: bool,
+    /// The session whose worker wins ties.
+    session: Option<u64>,
 }
 
 impl<F: Fleet> Field<'_, F> {
@@ -115,13 +122,23 @@ impl<F: Fleet> Field<'_, F> {
             let Some(worker) = self.usable_where(start, new) else { break };
             compared.push(self.scored(worker));
         }
-        self.best(compared, holders)
+        let home = self.session.and_then(|key| self.highest(key));
+        if let Some(worker) = home.filter(|worker| compared.iter().all(|other| other.worker != *worker)) {
+            compared.push(self.scored(worker));
+        }
+        self.best(compared, holders, home)
     }
 
-    /// The lowest score; the first of equals, so holders before samples.
-    fn best(&self, mut compared: Vec<Scored>, holders: usize) -> Option<Choice> {
-        let at = (0..compared.len()).min_by_key(|at| compared[*at].score)?;
+    /// The lowest score. Of equals the session's worker, or the first, so holders before samples.
+    fn best(&self, mut compared: Vec<Scored>, holders: usize, home: Option<WorkerNo>) -> Option<Choice> {
+        let first = (0..compared.len()).min_by_key(|at| compared[*at].score)?;
+        let lowest = compared[first].score;
+        let equals = compared.iter().filter(|scored| scored.score == lowest).count();
+        let is_home = |scored: &Scored| scored.score == lowest && Some(scored.worker) == home;
+        let tied_home = compared.iter().position(is_home).filter(|_| equals > 1);
+        let at = tied_home.unwrap_or(first);
         let reason = match holders {
+            _ if tied_home.is_some() => Reason::Session,
             0 => Reason::Load,
             _ if at < holders => Reason::Holder,
             _ => Reason::Lighter,
@@ -142,9 +159,12 @@ impl<F: Fleet> Field<'_, F> {
     /// becomes of the others. Without a key, load decides.
     fn rendezvous(&self, key: Option<u64>, reason: Reason, chance: &mut Chance) -> Option<Choice> {
         let Some(key) = key else { return self.deepest_or_lighter(chance) };
+        self.alone(self.highest(key)?, reason)
+    }
+
+    fn highest(&self, key: u64) -> Option<WorkerNo> {
         let usable = self.fleet.workers().iter().filter(|worker| self.fleet.is_usable(**worker));
-        let highest = usable.max_by_key(|worker| mix(key ^ self.fleet.id_hash(**worker)))?;
-        self.alone(*highest, reason)
+        usable.max_by_key(|worker| mix(key ^ self.fleet.id_hash(**worker))).copied()
     }
 
     fn alone(&self, worker: WorkerNo, reason: Reason) -> Option<Choice> {
@@ -164,12 +184,8 @@ impl<F: Fleet> Field<'_, F> {
         let requests = u64::from(own.requests) + u64::from(others.requests);
         let queued = own.queued_tokens.saturating_add(others.queued_tokens);
         let queued = queued - self.fleet.computed_of(worker, queued).min(queued);
-        Scored {
-            worker,
-            depth,
-            queued,
-            score: uncached.saturating_add(queued).saturating_add(requests * REQUEST_TOKENS),
-        }
+        let work = (uncached.saturating_add(queued) as f64 * self.fleet.slowness(worker)) as u64;
+        Scored { worker, depth, queued, score: work.saturating_add(requests * REQUEST_TOKENS) }
     }
 
     /// A usable worker of the step that was not taken yet, any with equal chance as long as most are usable.

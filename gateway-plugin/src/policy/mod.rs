@@ -18,7 +18,8 @@ pub use self::prompt::Prompt;
 /// How workers are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
-    /// The deepest useful holders against sampled others, scored by uncached plus queued tokens, mesh-wide.
+    /// The deepest useful holders against sampled others, scored by uncached plus queued tokens, mesh-wide, and by how fast
+    /// workers are. Of equals the session's worker.
     #[default]
     Mesh,
     /// The least loaded worker, mesh-wide; coverage is not looked at.
@@ -109,7 +110,7 @@ pub enum Reason {
     Turn,
     /// Chance.
     Chance,
-    /// The session's key.
+    /// The session's key; with `mesh` and `local` among equally good workers only.
     Session,
     /// The prompt's first blocks.
     Prefix,

@@ -8,6 +8,8 @@ use super::*;
 use crate::index::Overlap;
 use crate::load::WorkerNo;
 
+mod guards;
+
 /// A fleet whose numbers are set by hand.
 #[derive(Clone)]
 struct Numbers {
@@ -16,6 +18,7 @@ struct Numbers {
     own: Vec<Load>,
     others: Vec<Load>,
     computed: Vec<u64>,
+    slowness: Vec<f64>,
 }
 
 impl Numbers {
@@ -27,6 +30,7 @@ impl Numbers {
             own: idle.clone(),
             others: idle,
             computed: Vec::new(),
+            slowness: vec![1.0; count as usize],
         }
     }
 
@@ -56,6 +60,10 @@ impl Fleet for Numbers {
 
     fn computed_of(&self, worker: WorkerNo, _: u64) -> u64 {
         self.computed.get(worker.0 as usize).copied().unwrap_or(0)
+    }
+
+    fn slowness(&self, worker: WorkerNo) -> f64 {
+        self.slowness[worker.0 as usize]
     }
 
     fn id_hash(&self, worker: WorkerNo) -> u64 {
@@ -98,6 +106,19 @@ fn the_deepest_holder_is_chosen_while_it_is_not_busier_than_what_it_saves() {
     assert_eq!((choice.chosen.depth, choice.reason), (0, Reason::Lighter));
     let own_view = choose(Policy::Local, &query(Some(&overlap)), &fleet, 1).expect("all are usable");
     assert_eq!(own_view.chosen.worker, WorkerNo(3), "`local` does not know the others' load");
+}
+
+#[test]
+fn what_a_worker_has_computed_by_now_is_off_its_queue() {
+    let overlap = Overlap::of(&[(50, &[3])]);
+    let mut fleet = Numbers::idle(8);
+    fleet.others[3] = queued(40_000);
+    let chosen = |fleet: &Numbers| choose(Policy::Mesh, &query(Some(&overlap)), fleet, 1).expect("all are up").chosen;
+    assert_ne!(chosen(&fleet).worker, WorkerNo(3), "its queue is longer than what it saves");
+    fleet.computed = vec![0, 0, 0, 39_000];
+    assert_eq!((chosen(&fleet).worker, chosen(&fleet).queued), (WorkerNo(3), 1_000), "most of that is done");
+    fleet.computed[3] = u64::MAX;
+    assert_eq!((chosen(&fleet).worker, chosen(&fleet).queued), (WorkerNo(3), 0), "never more than there is");
 }
 
 #[test]
@@ -194,6 +215,28 @@ fn a_session_stays_with_its_worker_whatever_becomes_of_the_others() {
     assert!((0..10).all(|worker| before.contains(&WorkerNo(worker))), "sessions are spread");
     let without_a_key = choose(Policy::Sticky, &query(None), &fleet, 3).expect("some are up");
     assert_eq!(without_a_key.reason, Reason::Load);
+}
+
+/// A new conversation that two gateways see at once, before either has told the other.
+#[test]
+fn of_equally_good_workers_the_sessions_is_chosen_on_every_gateway_and_of_unequal_ones_the_better() {
+    let mut fleet = Numbers::idle(16);
+    let chosen = |fleet: &Numbers, overlap: Option<&Overlap>, session, word| {
+        let query = Query { session: Some(session), ..query(overlap) };
+        let choice = choose(Policy::Mesh, &query, fleet, word).expect("all are up");
+        (choice.chosen.worker, choice.reason)
+    };
+    let (home, reason) = chosen(&fleet, None, 5, 1);
+    assert_eq!(reason, Reason::Session);
+    assert!((0..100).all(|word| chosen(&fleet, None, 5, word) == (home, Reason::Session)), "whatever chance says");
+    assert!((0..40).any(|session| chosen(&fleet, None, session, 1).0 != home), "another session has another one");
+    let other = (home.0 + 1) % 16;
+    let overlap = Overlap::of(&[(90, &[other])]);
+    assert_eq!(chosen(&fleet, Some(&overlap), 5, 1), (WorkerNo(other), Reason::Holder), "coverage comes first");
+    fleet.others[home.0 as usize] = queued(1);
+    assert!((0..100).all(|word| chosen(&fleet, None, 5, word).0 != home), "load comes first");
+    let of_load = choose(Policy::LeastLoad, &Query { session: Some(5), ..query(None) }, &fleet, 1).expect("all are up");
+    assert_eq!(of_load.reason, Reason::Load, "no other policy looks at it");
 }
 
 #[test]

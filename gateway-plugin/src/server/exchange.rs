@@ -87,6 +87,7 @@ pub(super) async fn attempt(
     gateway.counters().upstream_status(status.as_u16());
     let idle = gateway.config().timeouts.idle;
     if !status.is_success() {
+        flight.refused(status.as_u16());
         let (head, answer) = (head(&response), AnswerBody::unread(response, flight, idle));
         let again = if matches!(status.as_u16(), 429 | 502 | 503) { Again::Elsewhere } else { Again::Never };
         if again == Again::Elsewhere {

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tracing::{Span, warn};
 
 use super::counters::InFlight;
+use super::decisions::{Ending, Entry};
 use super::fault::Fault;
 use super::gateway::Gateway;
 use super::scoring::{Question, Then};
@@ -32,6 +33,8 @@ pub(super) struct Flight {
     /// The worker's last word on what it computed: some say it with every piece.
     usage: Option<Usage>,
     end: End,
+    /// What operators are told of it; `None` when no decisions are kept.
+    entry: Option<Arc<Entry>>,
     trace: Option<Trace>,
     /// What is waited for: the first byte, then the rest of the answer.
     stage: Span,
@@ -43,12 +46,14 @@ impl Flight {
         gateway: &Arc<Gateway>,
         routed: Routed,
         question: &Question,
+        entry: Option<Arc<Entry>>,
         in_flight: &Arc<InFlight>,
         trace: &Trace,
     ) -> Self {
         Self {
             stage: trace.waiting(&routed.worker),
             trace: Some(trace.clone()),
+            entry,
             gateway: Arc::clone(gateway),
             ticket: Some(routed.ticket),
             key: question.key.clone(),
@@ -99,6 +104,9 @@ impl Flight {
             self.stage = Span::none();
             self.stage = trace.answering();
         }
+        if let Some(entry) = &self.entry {
+            entry.answering();
+        }
         let plugin = self.gateway.plugin();
         plugin.accepted(ticket, &self.key);
         plugin.answering(ticket);
@@ -109,6 +117,11 @@ impl Flight {
         let Some(ticket) = self.ticket.take() else { return };
         self.stage = Span::none();
         self.report(ticket.worker());
+        self.ended(match self.end {
+            End::Completed => Ending::Completed,
+            End::Aborted => Ending::Aborted,
+            End::Failed => Ending::Unread,
+        });
         if let Some(trace) = self.trace.take().filter(|_| ticket.is_answering()) {
             trace.ended(self.end);
         }
@@ -125,6 +138,9 @@ impl Flight {
     /// Passes on what the worker said of the prompt, once.
     fn report(&mut self, worker: &WorkerId) {
         let Some(usage) = self.usage.take() else { return };
+        if let Some(entry) = &self.entry {
+            entry.reported(usage.prompt_tokens, usage.cached_tokens);
+        }
         if let Some(cached) = usage.cached_tokens {
             self.gateway.counters().usage(usage.prompt_tokens, self.predicted_tokens, cached);
             if let Some(trace) = &self.trace {
@@ -156,6 +172,7 @@ impl Flight {
         if let Some(ticket) = &self.ticket {
             warn!(worker = %ticket.worker(), fault = fault.name(), "worker failed a request: {detail}");
             self.gateway.counters().fault(fault);
+            self.ended(Ending::Failed(fault));
             trace::failed(&self.stage, fault);
             if let Some(trace) = self.trace.as_ref().filter(|_| ticket.is_answering()) {
                 trace.broke(fault);
@@ -164,7 +181,19 @@ impl Flight {
         self.release();
     }
 
-    /// The worker did not take the request, and said so in its own words.
+    /// The worker refused with a status: its words pass through.
+    pub(super) fn refused(&self, status: u16) {
+        self.ended(Ending::Refused(status));
+    }
+
+    /// The first word on how it ended stands.
+    fn ended(&self, ending: Ending) {
+        if let Some(entry) = &self.entry {
+            entry.ended(ending);
+        }
+    }
+
+    /// Nothing of the answer is read: the worker did not take the request, or what it says cannot be understood.
     pub(super) fn release(&mut self) {
         self.end = End::Failed;
         self.land();

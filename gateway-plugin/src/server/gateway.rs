@@ -12,8 +12,10 @@ use covey_mesh::net::Mesh;
 use covey_mesh::status::Phase;
 
 use super::counters::Counters;
+use super::decisions::Decisions;
 use super::ingest::Board;
 use super::predictions::Predictions;
+use super::request_id::RequestIds;
 use super::scoring::Scoring;
 use super::workers::Workers;
 use crate::cli::Config;
@@ -77,6 +79,8 @@ pub struct Gateway {
     scoring: Scoring,
     block_sizes: Arc<BlockSizes>,
     predictions: Predictions,
+    decisions: Decisions,
+    request_ids: RequestIds,
     feeds: Board,
     was_clean: AtomicBool,
     draining: AtomicBool,
@@ -92,6 +96,8 @@ impl Gateway {
             let keyspace = Keyspace::new(model.clone(), Unit::Bytes, config.block_bytes, key_id);
             Arc::new(keyspace.expect("the configuration's block size is in range"))
         };
+        let start = format!("{} {} {}", config.mesh.name, std::process::id(), unix_ms());
+        let seed = xxhash_rust::xxh3::xxh3_64(start.as_bytes());
         let served = config.models.iter().chain(&config.tokens.adapters);
         let keyspaces = served.map(|model| (model.clone(), keyspace(model))).collect();
         Self {
@@ -104,6 +110,8 @@ impl Gateway {
             scoring: Scoring::new(config.tokens.clone()),
             block_sizes: Arc::new(BlockSizes::new(&config.models, config.tokens.block_tokens, key_id)),
             predictions: Predictions::default(),
+            decisions: Decisions::new(config.decisions),
+            request_ids: RequestIds::new(seed),
             feeds: Board::default(),
             was_clean: AtomicBool::new(false),
             draining: AtomicBool::new(false),
@@ -183,6 +191,16 @@ impl Gateway {
     #[must_use]
     pub const fn predictions(&self) -> &Predictions {
         &self.predictions
+    }
+
+    /// The last decisions.
+    #[must_use]
+    pub const fn decisions(&self) -> &Decisions {
+        &self.decisions
+    }
+
+    pub(super) const fn request_ids(&self) -> &RequestIds {
+        &self.request_ids
     }
 
     /// Requests that were looked up by their bytes although there is a block size, by why.

@@ -22,8 +22,8 @@ pub(super) const LOOKUP_US: HeaderName = HeaderName::from_static("x-covey-lookup
 pub(super) const REASON: HeaderName = HeaderName::from_static("x-covey-reason");
 /// Which data-parallel rank a request is for, as engines read it.
 pub(super) const DATA_PARALLEL_RANK: HeaderName = HeaderName::from_static("x-data-parallel-rank");
-/// The session a request belongs to.
-pub(super) const SESSION: HeaderName = HeaderName::from_static("x-session-id");
+/// What a request is called.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,

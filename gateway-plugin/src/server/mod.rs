@@ -10,6 +10,7 @@
 mod answer_body;
 mod counters;
 mod cpu;
+mod decisions;
 mod exchange;
 mod fault;
 mod flight;
@@ -21,6 +22,7 @@ mod note_log;
 mod predictions;
 mod probe;
 mod proxy;
+mod request_id;
 mod routes;
 mod run;
 mod scoring;
@@ -33,6 +35,7 @@ mod wire;
 mod workers;
 
 pub use counters::{Counters, Latency, TokenSums};
+pub use decisions::{AnswerShown, CandidateShown, DecisionShown, Decisions, ViewShown};
 pub use fault::Fault;
 pub use gateway::{Gateway, Readiness};
 pub use ingest::FeedShown;

@@ -15,11 +15,13 @@ use tracing::{debug, warn};
 
 use super::counters::InFlight;
 use super::cpu::CpuTime;
+use super::decisions::{Decided, Entry};
 use super::exchange::{self, Again, Attempted, Outgoing};
 use super::fault::{Fault, refusal};
 use super::flight::Flight;
 use super::gateway::Gateway;
 use super::headers;
+use super::request_id::RequestId;
 use super::scoring::{self, Question};
 use super::trace::{self, Trace};
 use crate::plugin::{Hints, NoWorker, Outcome, Routed};
@@ -36,17 +38,20 @@ pub(super) struct Decision {
     pub(super) predicted_tokens: u64,
     pub(super) reason: &'static str,
     lookup_us: u64,
+    entry: Option<Arc<Entry>>,
 }
 
 /// Handles a completion request of either API.
 pub(super) async fn handle(gateway: Arc<Gateway>, api: Api, request: Request) -> Response {
     let trace = Trace::begin(api.path(), request.headers());
-    let response = traced(gateway, api, request, &trace).await;
+    let id = gateway.request_ids().of(request.headers());
+    let mut response = traced(gateway, api, request, &id, &trace).await;
+    response.headers_mut().insert(headers::REQUEST_ID, headers::value(id.as_str()));
     trace.answered(response.status().as_u16());
     response
 }
 
-async fn traced(gateway: Arc<Gateway>, api: Api, request: Request, trace: &Trace) -> Response {
+async fn traced(gateway: Arc<Gateway>, api: Api, request: Request, id: &RequestId, trace: &Trace) -> Response {
     let in_flight = Arc::new(gateway.counters().enter());
     let (parts, body) = request.into_parts();
     let receiving = trace.receiving();
@@ -56,7 +61,8 @@ async fn traced(gateway: Arc<Gateway>, api: Api, request: Request, trace: &Trace
     };
     trace::received(receiving, read.len());
     let rendering = trace.rendering();
-    let session = parts.headers.get(headers::SESSION).map(|value| Bytes::copy_from_slice(value.as_bytes()));
+    let session = gateway.config().session.header.as_ref().and_then(|name| parts.headers.get(name));
+    let session = session.map(|value| Bytes::copy_from_slice(value.as_bytes()));
     let question = match scoring::question(&gateway, api, session, &read).await {
         Ok(question) => question,
         Err((fault, message)) => return refuse(&gateway, trace, fault, &message),
@@ -66,7 +72,7 @@ async fn traced(gateway: Arc<Gateway>, api: Api, request: Request, trace: &Trace
     let deadline = Instant::now() + gateway.config().timeouts.first_byte;
     let outgoing = Outgoing { path: api.path(), headers: headers::upstream(&parts.headers), body: read, deadline };
     let debug = parts.headers.get(headers::DEBUG).is_some_and(|value| value == "1");
-    let (answer, decision) = run(&gateway, &question, &outgoing, trace, &in_flight).await;
+    let (answer, decision) = run(&gateway, id, &question, &outgoing, trace, &in_flight).await;
     let mut response = answer.unwrap_or_else(|why| refuse(&gateway, trace, Fault::NoWorker, &why));
     if let Some(decision) = decision {
         label(&mut response, &decision, debug);
@@ -78,6 +84,7 @@ async fn traced(gateway: Arc<Gateway>, api: Api, request: Request, trace: &Trace
 /// The answer of the worker that was tried last, and the decision for that one.
 async fn run(
     gateway: &Arc<Gateway>,
+    id: &RequestId,
     question: &Question,
     outgoing: &Outgoing,
     trace: &Trace,
@@ -88,7 +95,7 @@ async fn run(
     let started = Instant::now();
     let mut why = "no configured worker could be chosen".to_owned();
     for attempt in 0..ATTEMPTS_MAX {
-        let (routed, decision) = match route(gateway, question, &failed, trace) {
+        let (routed, decision) = match route(gateway, id, question, (attempt + 1, &failed), trace) {
             Ok(routed) => routed,
             Err(none) => {
                 why = none.to_string();
@@ -104,7 +111,7 @@ async fn run(
         if attempt > 0 {
             gateway.counters().retried();
         }
-        let flight = Flight::new(gateway, routed, question, in_flight, trace);
+        let flight = Flight::new(gateway, routed, question, decision.entry.clone(), in_flight, trace);
         let Attempted { response, again } = exchange::attempt(gateway, worker, outgoing, flight).await;
         match again {
             Again::Never => {
@@ -124,22 +131,40 @@ async fn run(
     }
 }
 
-/// Asks the plugin, measuring what it costs.
+/// Asks the plugin, measuring what it costs, and keeps what it decided. Attempts count from 1.
 fn route(
     gateway: &Gateway,
+    id: &RequestId,
     question: &Question,
-    failed: &[WorkerId],
+    (attempt, failed): (usize, &[WorkerId]),
     trace: &Trace,
 ) -> Result<(Routed, Decision), NoWorker> {
     let span = trace.routing();
     let start = CpuTime::now();
     let hints = Hints { session: question.session, exclude: failed };
-    let routed = span.in_scope(|| gateway.plugin().route(&question.key, &hints))?;
+    let mut routed = span.in_scope(|| gateway.plugin().route(&question.key, &hints))?;
     let lookup_us = question.hashing_us + start.elapsed_us();
     let unscorable = routed.outcome == Outcome::TooShort && !question.scorable;
     let outcome = if unscorable { Outcome::Unscorable } else { routed.outcome };
     gateway.counters().routed(outcome);
     gateway.counters().lookup_cpu.record_us(lookup_us);
+    let entry = gateway.decisions().keep(|| Decided {
+        request_id: id.clone(),
+        attempt,
+        by_tokens: question.then.prompt_tokens().is_some(),
+        policy: gateway.plugin().policy(),
+        reason: routed.reason,
+        outcome,
+        worker: routed.worker.clone(),
+        prompt_tokens: routed.prompt_tokens,
+        predicted_tokens: routed.predicted_tokens,
+        queued_tokens: routed.queued_tokens,
+        score: routed.score,
+        runners_up: std::mem::take(&mut routed.runners_up),
+        version: routed.version,
+        view_age: routed.view_age,
+        lookup_us,
+    });
     let decision = Decision {
         worker: routed.worker.clone(),
         outcome,
@@ -147,6 +172,7 @@ fn route(
         predicted_tokens: routed.predicted_tokens,
         reason: routed.reason.name(),
         lookup_us,
+        entry,
     };
     trace::decided(&span, &decision);
     Ok((routed, decision))

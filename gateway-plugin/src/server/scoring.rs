@@ -122,7 +122,8 @@ impl Scoring {
     }
 }
 
-/// What a request is looked up by. `session` is the session that a header names.
+/// What a request is looked up by. `session` is the session that a header names; it goes before the
+/// `user` field.
 pub(super) async fn question(
     gateway: &Arc<Gateway>,
     api: Api,
@@ -145,7 +146,7 @@ fn ask(gateway: &Gateway, api: Api, session: Option<&[u8]>, body: &[u8]) -> Resu
         let asked = envelope.model.as_deref().unwrap_or_default();
         (Fault::UnknownModel, format!("The model `{asked}` does not exist; this gateway serves {}.", known.join(", ")))
     })?;
-    let user = envelope.user.as_deref().map(str::as_bytes);
+    let user = envelope.user.as_deref().filter(|_| gateway.config().session.from_user).map(str::as_bytes);
     let session = session.or(user).filter(|session| !session.is_empty()).map(xxh3_64);
     let mut question = match by_tokens(gateway, &keyspace.model, &envelope, api) {
         Some(question) => question,

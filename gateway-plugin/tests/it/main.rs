@@ -2,6 +2,7 @@
 
 mod binary;
 mod dashboard;
+mod decisions;
 mod doctor;
 mod fake;
 mod feeds;

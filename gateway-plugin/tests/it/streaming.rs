@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use covey_crdt::id::WorkerId;
 use covey_gateway_plugin::server::Fault;
+use covey_mesh::input::Load;
 use futures_util::StreamExt;
 
 use crate::fake::{DONE, FakeWorker, Step, chat_stream, delta, finish, sse_head, until};
-use crate::gateway::{ask, gateway, header};
+use crate::gateway::{TestGateway, ask, gateway, header};
 
 fn send(text: &str) -> Step {
     Step::Send(text.as_bytes().to_vec())
@@ -36,7 +38,7 @@ async fn pieces_pass_one_by_one_and_unchanged() {
         seen.extend(stream.next().await.expect("more").expect("bytes"));
     }
     assert!(!String::from_utf8_lossy(&seen).contains("two"), "the second piece has not been sent yet");
-    until("the placement is published at the first byte", || gateway.placements() == 1).await;
+    assert_eq!(gateway.placements(), 1, "placed, and not extended yet");
     worker.release(2);
     while let Some(piece) = stream.next().await {
         seen.extend(piece.expect("bytes"));
@@ -94,8 +96,49 @@ async fn a_worker_that_never_answers_is_a_gateway_timeout_and_not_tried_elsewher
 async fn a_worker_that_sends_only_a_head_is_a_gateway_timeout_too() {
     let worker = FakeWorker::start(|_| vec![sse_head(), Step::Await]).await;
     let gateway = gateway(&[&worker], &["--request-timeout", "200ms"]).await;
-    assert_eq!(gateway.chat(&ask("x", true)).await.status(), 504);
-    assert_eq!(gateway.placements(), 0);
+    assert_eq!(gateway.chat(&ask(&"x".repeat(2_000), true)).await.status(), 504);
+    assert_eq!(gateway.placements(), 1, "the head placed it, the failure adds nothing");
+    assert_eq!(load(&gateway), Load::default());
+}
+
+fn load(gateway: &TestGateway) -> Load {
+    gateway.running.gateway().plugin().own_load(&WorkerId::new("w0", 0).expect("a name"))
+}
+
+/// Engines send the head of a stream before they compute anything: the other gateways are told of a long prompt while it is
+/// computed, and its worker counts as busy until the first part of the answer.
+#[tokio::test]
+async fn a_stream_is_placed_at_its_head_and_counts_as_queued_until_its_first_part() {
+    let worker =
+        FakeWorker::start(|_| vec![sse_head(), Step::Await, send(&delta("one")), Step::Await, send(DONE)]).await;
+    let gateway = gateway(&[&worker], &[]).await;
+    let body = ask(&"x".repeat(2_000), true);
+    let test = async {
+        until("the prompt is placed", || gateway.placements() == 1).await;
+        let queued = load(&gateway);
+        assert!(queued.requests == 1 && queued.queued_tokens >= 500, "{queued:?}");
+        worker.release(1);
+        until("the prompt is computed", || load(&gateway).queued_tokens == 0).await;
+        assert_eq!((load(&gateway).requests, gateway.placements()), (1, 1));
+        worker.release(1);
+    };
+    let (answer, ()) = tokio::join!(async { gateway.chat(&body).await.text().await.expect("a stream") }, test);
+    assert!(answer.ends_with(DONE));
+    until("the answer is published", || gateway.placements() == 2).await;
+    assert_eq!(load(&gateway), Load::default());
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_between_head_and_first_part_adds_nothing() {
+    let worker = FakeWorker::start(|_| vec![sse_head(), Step::Await]).await;
+    let gateway = gateway(&[&worker], &[]).await;
+    let request = gateway.client.post(gateway.url("/v1/chat/completions"));
+    let sent = tokio::spawn(request.body(ask(&"x".repeat(2_000), true).to_string()).send());
+    until("the prompt is placed", || gateway.placements() == 1).await;
+    sent.abort();
+    until("the worker sees the hang-up", || worker.hangups() == 1).await;
+    until("the request is over", || gateway.running.gateway().counters().in_flight() == 0).await;
+    assert_eq!((gateway.placements(), load(&gateway)), (1, Load::default()));
 }
 
 #[tokio::test]

@@ -30,9 +30,10 @@ async fn a_busy_worker_is_replaced_once_while_nothing_was_sent() {
         let other = FakeWorker::start(|_| vec![chat_json("hi")]).await;
         let gateway = gateway(&[&busy, &other], &["--policy", "round-robin"]).await;
         for _ in 0..4 {
-            let response = gateway.chat(&ask("x", false)).await;
+            let response = gateway.chat(&ask(&"x".repeat(2_000), false)).await;
             assert_eq!((response.status().as_u16(), header(&response, "x-covey-worker")), (200, "w1"), "{status}");
         }
+        assert_eq!(gateway.placements(), 8, "{status}: of the worker that refused nothing is placed");
         let counters = gateway.running.gateway().counters();
         assert!(counters.retry_count() >= 1, "{status}");
         assert_eq!(counters.retry_count(), gateway.faults(Fault::Busy));
