@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use covey_sim::client::{Chat, Client, Failure};
 use covey_sim::worker::{KvArgs, Worker, WorkerArgs};
-use covey_sim::workload::{Message, Workload, WorkloadConfig};
+use covey_sim::workload::{Message, Shape, Workload, WorkloadConfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -145,7 +145,8 @@ async fn until(mut check: impl AsyncFnMut() -> bool) {
 #[tokio::test]
 async fn the_second_turn_finds_the_first_and_its_answer_cached() {
     let served = Served::start(|_| {}).await;
-    let workload = Workload::new(&WorkloadConfig { seed: 1, sessions: 1, think_mean: Duration::ZERO });
+    let workload =
+        Workload::new(&WorkloadConfig { seed: 1, sessions: 1, think_mean: Duration::ZERO, shape: Shape::AGENTIC });
     let session = &workload.sessions[0];
     let client = Client::new().unwrap();
     let mut replies = Vec::new();
