@@ -65,10 +65,11 @@ impl WorkloadName {
         }
     }
 
-    /// Sessions that begin in a second unless told otherwise: what two cores carry, workers' engines included.
+    /// Sessions that begin in a second unless told otherwise: agents keep six workers busy for half of the time; of chats
+    /// it is what two cores carry.
     const fn rate(self) -> f64 {
         match self {
-            Self::Agentic => 3.0,
+            Self::Agentic => 4.0,
             Self::Chat => 7.0,
         }
     }
@@ -94,7 +95,7 @@ pub struct RaceArgs {
     /// Workers
     #[arg(long, default_value_t = 6)]
     pub workers: usize,
-    /// Sessions that begin in a second, on average [default: 3 of agentic, 7 of chat]
+    /// Sessions that begin in a second, on average [default: 4 of agentic, 7 of chat]
     #[arg(long)]
     pub rate: Option<f64>,
     /// Seconds in which sessions begin; those that began are played to their ends

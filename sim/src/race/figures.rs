@@ -107,7 +107,7 @@ pub struct Heat {
     pub length_s: f64,
     /// The bound on the follow-ups' cached share.
     pub bound: f64,
-    /// Share of the time for which workers would compute prompts if they hit as the bound does.
+    /// Share of their time that workers would compute prompts if they hit as the bound does and sessions went on coming.
     pub busy: f64,
     /// In the order in which they ran.
     pub arms: Vec<Figures>,
@@ -115,17 +115,17 @@ pub struct Heat {
 
 impl Heat {
     pub(super) fn new(args: &RaceArgs, schedule: &Schedule, bound: Bound) -> Self {
-        let length_s = schedule.length().as_secs_f64();
-        let capacity = args.workers as f64 * f64::from(args.prefill_tokens_per_s) * length_s;
+        let a_session = bound.computed_tokens as f64 / schedule.sessions.len().max(1) as f64;
+        let capacity_s = args.workers as f64 * f64::from(args.prefill_tokens_per_s);
         Self {
             workload: schedule.workload.name(),
             gateways: schedule.gateways,
             workers: args.workers,
             sessions: schedule.sessions.len(),
             requests: schedule.requests(),
-            length_s,
+            length_s: schedule.length().as_secs_f64(),
             bound: bound.share,
-            busy: if capacity > 0.0 { bound.computed_tokens as f64 / capacity } else { 0.0 },
+            busy: a_session * args.rate_of(schedule.workload) / capacity_s,
             arms: Vec::new(),
         }
     }
@@ -140,7 +140,7 @@ impl Heat {
     #[must_use]
     pub fn words(&self) -> String {
         format!(
-            "{}, {} gateway{}: {} sessions, {} requests in {:.0} s; {} workers, {:.0}% of their time prompts at best",
+            "{}, {} gateway{}: {} sessions, {} requests in {:.0} s; {} workers, busy with prompts {:.0}% of the time at best",
             self.workload,
             self.gateways,
             if self.gateways == 1 { "" } else { "s" },

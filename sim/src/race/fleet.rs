@@ -23,8 +23,8 @@ struct Gateway {
     process: Process,
     /// `http://host:port` for clients.
     base: String,
-    /// `http://host:port` for operators.
-    admin: String,
+    /// Where Covey's gateways say whether they are ready.
+    readyz: Option<String>,
 }
 
 /// Everything that runs in one arm.
@@ -67,19 +67,21 @@ impl Fleet {
         for (index, own) in all.iter().enumerate() {
             let (program, words) = match routers.command(name, own.listen, own.admin, &self.workers) {
                 Some(command) => command,
-                None => (binaries.covey.clone(), self.covey_flags(index, &all, &secret)),
+                None => (binaries.covey.clone(), self.covey_flags(name, index, &all, &secret)),
             };
             let process = Process::spawn(&format!("g{index}"), &program, &words, self.files.path())?;
-            let (base, admin) = (format!("http://{}", own.listen), format!("http://{}", own.admin));
-            self.gateways.push(Gateway { process, base, admin });
+            let readyz = (program == binaries.covey).then(|| format!("http://{}/readyz", own.admin));
+            self.gateways.push(Gateway { process, base: format!("http://{}", own.listen), readyz });
         }
         Ok(())
     }
 
     /// What the README's first example says, and no more.
-    fn covey_flags(&self, index: usize, all: &[Addresses], secret: &str) -> Vec<String> {
+    fn covey_flags(&self, name: ArmName, index: usize, all: &[Addresses], secret: &str) -> Vec<String> {
         let mut list = gateway_flags(&all[index], &self.workers);
-        if all.len() > 1 {
+        if name == ArmName::RoundRobin {
+            list.extend(flags(&[("--policy", "round-robin".to_owned()), ("--mesh", "off".to_owned())]));
+        } else if all.len() > 1 {
             list.extend(mesh_flags(index, all, secret));
         } else {
             list.extend(flags(&[("--mesh", "off".to_owned())]));
@@ -91,13 +93,9 @@ impl Fleet {
         let started = Instant::now();
         let gateway = &mut self.gateways[index];
         loop {
-            let ready = match name {
-                ArmName::Bound | ArmName::Covey => {
-                    client.page(&format!("{}/readyz", gateway.admin), PAGE_MAX).await.map(drop)
-                }
-                ArmName::VllmRouter | ArmName::SglangRouter | ArmName::RoundRobin => {
-                    rivals::ready(client, name, &gateway.base, &self.workers).await
-                }
+            let ready = match &gateway.readyz {
+                Some(page) => client.page(page, PAGE_MAX).await.map(drop),
+                None => rivals::ready(client, name, &gateway.base, &self.workers).await,
             };
             let Err(why) = ready else { return Ok(()) };
             gateway.process.check()?;

@@ -14,16 +14,17 @@ use crate::demo::Quantiles;
 /// Bytes in a mebibyte.
 const MIB: f64 = 1_048_576.0;
 /// What the columns are.
-const HEAD: &str = "\
-               follow-ups   to the   first token, ms   CPU s per   RSS,   added, ms
-                   cached    bound      p50      p99      1000 rq    MiB     p50     p99   requests  errors   late";
+const HEAD: [&str; 2] = [
+    "               follow-ups   to the   first token, ms   CPU s per   RSS,       added, ms                             lag,",
+    "                   cached    bound      p50      p99     1000 rqs    MiB     p50     p99   requests  errors   late     ms",
+];
 
 /// Everything for people.
 #[must_use]
 pub fn table(heats: &[Heat], marks: &[Mark]) -> String {
     let mut text = String::new();
     for heat in heats {
-        let _ = write!(text, "\n{}\n\n{HEAD}\n", heat.words());
+        let _ = write!(text, "\n{}\n\n{}\n{}\n", heat.words(), HEAD[0], HEAD[1]);
         for figures in &heat.arms {
             let _ = writeln!(text, "{}", row(figures, heat.bound));
         }
@@ -44,6 +45,7 @@ bound          computed: one cache as large as all workers', that has every earl
 vllm-router    cache-aware; sglang-router likewise; round-robin is vllm-router with that policy
 added          to the time to the first byte of small requests, against the same requests straight to a worker
 late           requests that had to wait for the answer before them, which they quote; all others were sent when due
+lag            how much later than it could this program sent, 99th percentile: how well the machine bore all of it
 CPU is of all gateways together, RSS of the largest.
 
 ";
@@ -55,7 +57,7 @@ pub(super) fn row(figures: &Figures, bound: f64) -> String {
     let is_run = figures.arm != ArmName::Bound;
     let count = |count: usize| if is_run { count.to_string() } else { dash() };
     format!(
-        "{:<13}{:>12}{:>9}{:>9}{:>9}{:>13}{:>7}{:>8}{:>8}{:>11}{:>8}{:>7}",
+        "{:<13}{:>12}{:>9}{:>9}{:>9}{:>13}{:>7}{:>8}{:>8}{:>11}{:>8}{:>7}{:>7}",
         figures.arm.name(),
         percent(figures.followup_cached_share),
         percent(figures.followup_cached_share.filter(|_| is_run).map(|share| bound - share)),
@@ -68,6 +70,7 @@ pub(super) fn row(figures: &Figures, bound: f64) -> String {
         count(figures.requests),
         count(figures.errors),
         count(figures.late),
+        number(figures.lag_ms.map(|of| of.p99), 0),
     )
 }
 
@@ -125,11 +128,11 @@ mod tests {
         let heats = [heat(3, 0.90, 0.85)];
         let text = table(&heats, &marks(&heats));
         let width = |line: &str| line.chars().count();
-        let rows: Vec<_> = text.lines().skip(3).take(6).collect();
-        assert!(rows[1..].iter().all(|row| width(row) == width(rows[1])), "{text}");
+        let rows: Vec<_> = text.lines().skip(4).take(5).collect();
+        assert!(rows.iter().all(|row| width(row) == width(HEAD[1])), "{text}");
         assert!(text.lines().all(|line| width(line) <= 150), "{text}");
         assert!(text.contains("MISSED agentic, 3 gateways: Covey finds 90.00%"), "{text}");
-        assert!(rows[3].contains("90.00%") && rows[3].contains("5.00%") && rows[3].contains("1234"), "{}", rows[3]);
+        assert!(rows[2].contains("90.00%") && rows[2].contains("5.00%") && rows[2].contains("1234"), "{}", rows[2]);
     }
 
     #[test]

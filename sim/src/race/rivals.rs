@@ -21,7 +21,7 @@ const PAGE_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Routers {
     vllm: Option<PathBuf>,
     sglang: Option<PathBuf>,
-    /// What is not here although an arm needs it, in words.
+    /// What is not here although an arm needs it, and what becomes of the arm, in words.
     pub(super) missing: Vec<String>,
 }
 
@@ -35,20 +35,26 @@ impl Routers {
             folder.map_or_else(|| "no --routers DIR was given".to_owned(), |it| format!("not in {}", it.display()));
         let missing = arms.iter().filter(|name| found.lacks(**name));
         let words = |name: &ArmName| format!("SKIPPED: {} ({place}); `make race` installs the routers", name.name());
-        found.missing = missing.map(words).collect();
+        let mut missing: Vec<_> = missing.map(words).collect();
+        if arms.contains(&ArmName::RoundRobin) && found.vllm.is_none() {
+            missing.push(format!(
+                "round-robin is done by Covey's gateways without a mesh: vllm-router is not here ({place})"
+            ));
+        }
+        found.missing = missing;
         found
     }
 
-    /// Whether an arm's program is missing.
+    /// Whether an arm cannot be run.
     pub(super) const fn lacks(&self, name: ArmName) -> bool {
         match name {
-            ArmName::Bound | ArmName::Covey => false,
-            ArmName::VllmRouter | ArmName::RoundRobin => self.vllm.is_none(),
+            ArmName::Bound | ArmName::Covey | ArmName::RoundRobin => false,
+            ArmName::VllmRouter => self.vllm.is_none(),
             ArmName::SglangRouter => self.sglang.is_none(),
         }
     }
 
-    /// The program of an arm and how to start it; `None` when it is no router's, or not here.
+    /// The program of an arm and how to start it; `None` when Covey's gateways do it.
     pub(super) fn command(
         &self,
         name: ArmName,
@@ -76,7 +82,7 @@ impl Routers {
     }
 }
 
-/// Whether a router answers and knows all its workers.
+/// Whether another router answers and knows all its workers.
 ///
 /// # Errors
 /// Says what is missing yet.

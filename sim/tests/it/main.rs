@@ -9,6 +9,7 @@ mod demo;
 mod gateway;
 mod kv_events;
 mod legs;
+mod race;
 mod ranks;
 mod regressions;
 mod swarm;

@@ -303,3 +303,26 @@ async fn a_client_tells_a_refusal_and_a_dead_server_apart() {
     let dead = client.chat("http://127.0.0.1:1", chat).await.unwrap_err();
     assert!(matches!(dead, Failure::Unreachable(_)), "{dead}");
 }
+
+#[tokio::test]
+async fn a_script_in_metadata_survives_routers_that_drop_unknown_fields() {
+    let worker = Served::start(|_| {}).await;
+    let messages = json!([{"role": "user", "content": "a question of some length"}]);
+    let body = json!({"model": "demo", "messages": messages, "metadata": {"covey_script": "exactly this"}});
+    let answer = worker.post_json("/v1/chat/completions", &body).await;
+    assert_eq!(answer["choices"][0]["message"]["content"], "exactly this");
+}
+
+#[tokio::test]
+async fn rendering_tells_the_ids_that_the_engine_will_compute() {
+    let worker = Served::start(|_| {}).await;
+    let body = json!({"model": "demo", "messages": [{"role": "user", "content": "a question of some length"}]});
+    let rendered = worker.post_json("/v1/chat/completions/render", &body).await;
+    let ids = rendered["token_ids"].as_array().unwrap().clone();
+    let by_text = worker.post_json("/v1/chat/completions", &body).await;
+    assert_eq!(by_text["usage"]["prompt_tokens"], ids.len());
+    let body = json!({"model": "demo", "prompt": ids});
+    let rendered = worker.post_json("/v1/completions/render", &body).await;
+    assert_eq!(rendered[0]["token_ids"], body["prompt"], "ids are themselves");
+    assert_eq!(worker.metric("vllm:prefix_cache_queries_total").await, ids.len() as f64, "nothing was computed for it");
+}
