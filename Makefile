@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix bench plants cargo dashboard page-test check-dashboard promtool lint-metrics grafana \
+.PHONY: help demo race test verify fix bench plants cargo dashboard page-test check-dashboard promtool lint-metrics grafana \
   check-prometheus check-otel fuzz-events bench-events check-zmq
 
 CARGO ?= cargo
@@ -16,6 +16,10 @@ PLANTS_DIR := $(CURDIR)/target/plants
 
 DENY_VERSION := 0.20.2
 TOOLS := $(CURDIR)/target/tools
+
+# The other routers that `make race` runs, as their makers publish them.
+RACE_PINS := vllm-router==0.1.17 sglang-router==0.3.2
+RACE_VENV := $(CURDIR)/target/race-venv
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18 | sed 's/^/  make /'
@@ -33,6 +37,19 @@ demo: cargo ## Build the binaries and compare gateways with and without the mesh
 	@echo "building covey and covey-sim (release; the first time takes a few minutes)"
 	@$(CARGO) build --release --quiet -p covey-gateway-plugin --bin covey -p covey-sim --bin covey-sim
 	@exec "$${CARGO_TARGET_DIR:-target}/release/covey-sim" demo $(ARGS)
+
+race: cargo ## Race Covey against vllm-router and sglang-router under one load (ARGS='--gateways 3 …'; needs pip)
+	@pins="$(RACE_PINS)"; if [ "$$(cat "$(RACE_VENV)/pins" 2> /dev/null)" != "$$pins" ]; then \
+	  echo "installing $$pins from PyPI into target/race-venv (once)"; mkdir -p "$(dir $(RACE_VENV))"; \
+	  if ! { python3 -m venv --clear "$(RACE_VENV)" && "$(RACE_VENV)/bin/pip" install --quiet --disable-pip-version-check \
+	    --only-binary :all: $$pins && echo "$$pins" > "$(RACE_VENV)/pins"; } > "$(RACE_VENV).log" 2>&1; then \
+	    tail -n 3 "$(RACE_VENV).log"; \
+	    echo "SKIPPED: race (the other routers cannot be installed: it needs Python 3 with venv and pip, and PyPI;" \
+	      "on Debian: apt-get install python3-venv)"; exit 0; \
+	  fi; fi; \
+	echo "building covey and covey-sim (release; the first time takes a few minutes)"; \
+	$(CARGO) build --release --quiet -p covey-gateway-plugin --bin covey -p covey-sim --bin covey-sim; \
+	exec "$${CARGO_TARGET_DIR:-target}/release/covey-sim" race --routers "$(RACE_VENV)/bin" $(ARGS)
 
 test: cargo promtool page-test ## Run every test of the workspace, doc tests included
 	@$(CARGO) test --workspace --no-fail-fast $(ARGS)

@@ -3,7 +3,7 @@
 //! [`plan`], [`world`], [`network`], [`traffic`], [`oracle`] and [`invariants`] are ring 1: the real core in virtual
 //! time, one seed a run. [`engine`] is an inference engine's prefix cache and timing as a value, in virtual time;
 //! [`worker`] serves the same model over HTTP. [`workload`] writes agentic sessions, and [`demo`] plays them against
-//! real processes. [`events`] measures what engines' KV events are worth.
+//! real processes; [`race`] plays them against other routers. [`events`] measures what engines' KV events are worth.
 //!
 //! Not here: anything a gateway needs to run. Nothing depends on this crate.
 
@@ -30,6 +30,8 @@ pub mod marks;
 pub mod network;
 pub mod oracle;
 pub mod plan;
+mod processes;
+pub mod race;
 pub mod ring1;
 pub mod serve;
 pub mod shrink;

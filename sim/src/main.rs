@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use covey_sim::demo::{self, DemoArgs};
 use covey_sim::eval::{self, EvalArgs};
 use covey_sim::events::{self, EventsArgs};
+use covey_sim::race::{self, RaceArgs};
 use covey_sim::ring1::{self, DiffArgs, LegsArgs, RunArgs, ShrinkArgs, SwarmArgs};
 use covey_sim::serve::{self, ServeArgs};
 use covey_sim::worker::{self, WorkerArgs};
@@ -32,6 +33,8 @@ enum Command {
     Events(EventsArgs),
     /// Run the chaos legs in virtual time: partitions, restarts, losses of gateways and workers, under load
     Legs(LegsArgs),
+    /// Race Covey against other routers, with the same real workers and the same load
+    Race(Box<RaceArgs>),
     /// Run one plan of the deterministic simulator and print what it came to, with traces if asked
     Run(RunArgs),
     /// Play a simulated run, or a recording of real gateways, on the dashboard's page
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
             Command::Eval(args) => eval::run(&args),
             Command::Events(args) => events::run(&args).await,
             Command::Legs(args) => ring1::legs(&args),
+            Command::Race(args) => race::run(&args).await,
             Command::Run(args) => ring1::run(&args),
             Command::Serve(args) => serve::run(&args).await,
             Command::Shrink(args) => ring1::shrink(&args),

@@ -28,8 +28,22 @@ pub struct Chat<'a> {
     pub model: &'a str,
     /// The conversation.
     pub messages: &'a [Message],
-    /// What the worker shall answer (`covey_script`).
+    /// What the worker shall answer.
     pub answer: &'a str,
+}
+
+impl Chat<'_> {
+    /// The body to post. The script is in `metadata`: some routers drop fields that OpenAI's API does not have.
+    #[must_use]
+    pub fn body(&self) -> Value {
+        json!({
+            "model": self.model,
+            "messages": self.messages,
+            "stream": true,
+            "stream_options": {"include_usage": true},
+            "metadata": {"covey_script": self.answer},
+        })
+    }
 }
 
 /// What came back.
@@ -114,13 +128,7 @@ impl Client {
     /// # Errors
     /// When there is no whole, scripted answer with its usage.
     pub async fn chat(&self, base: &str, chat: Chat<'_>) -> Result<Reply, Failure> {
-        let body = json!({
-            "model": chat.model,
-            "messages": chat.messages,
-            "stream": true,
-            "stream_options": {"include_usage": true},
-            "covey_script": {"answer": chat.answer},
-        });
+        let body = chat.body();
         let sent = Instant::now();
         let mut response = self.open(&format!("{base}/v1/chat/completions"), &body).await?;
         let mut reading = Reading::default();

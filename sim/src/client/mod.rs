@@ -1,6 +1,6 @@
 //! A client as an application is one: sends chats, reads the stream, and measures what it sees; or sends token ids.
 //!
-//! Not here: which chats (`workload`) and ids (`events`), and to whom (`demo`). Upholds: an answer that is not exactly the scripted one is
+//! Not here: which chats (`workload`) and ids (`events`), and to whom (`demo`, `race`). Upholds: an answer that is not exactly the scripted one is
 //! an error, so a stream that a gateway garbles cannot look like success.
 
 mod chat;

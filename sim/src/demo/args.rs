@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::workload::WorkloadConfig;
+use crate::processes::WorkersPlan;
+use crate::workload::{Shape, WorkloadConfig};
 
 /// One of the settings that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -155,6 +156,21 @@ impl DemoArgs {
 
     /// The workload that the flags name.
     pub(super) const fn workload(&self) -> WorkloadConfig {
-        WorkloadConfig { seed: self.seed, sessions: self.sessions, think_mean: Duration::from_millis(self.think_ms) }
+        WorkloadConfig {
+            seed: self.seed,
+            sessions: self.sessions,
+            think_mean: Duration::from_millis(self.think_ms),
+            shape: Shape::AGENTIC,
+        }
+    }
+
+    /// The workers that the flags name.
+    pub(super) const fn workers_plan(&self) -> WorkersPlan {
+        WorkersPlan {
+            workers: self.workers,
+            cache_tokens: self.cache_tokens,
+            prefill_tokens_per_s: self.prefill_tokens_per_s,
+            decode_step_ms: self.decode_step_ms,
+        }
     }
 }

@@ -17,10 +17,10 @@ use super::drive::{Play, Played};
 use super::fleet::Fleet;
 use super::measure::{ArmFigures, max_over_mean, quantiles, share};
 use super::probe::{self, MeshTimes, Replicas};
-use super::process::Binaries;
 use super::progress::Progress;
 use super::report;
 use crate::client::Client;
+use crate::processes::Binaries;
 use crate::workload::Workload;
 
 /// How long replicas may take to agree after the last request.

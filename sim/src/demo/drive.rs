@@ -12,10 +12,10 @@ use tokio::time::sleep;
 
 use super::args::ArmName;
 use super::chaos::Victim;
-use super::fleet::MODEL;
 use super::measure::Sample;
 use super::progress::Progress;
 use crate::client::{Chat, Client, Failure, Reply};
+use crate::processes::MODEL;
 use crate::workload::{Dice, Session, Workload};
 
 /// What one arm plays.

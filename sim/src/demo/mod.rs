@@ -12,9 +12,7 @@ mod chaos;
 mod drive;
 mod fleet;
 mod measure;
-pub(crate) mod ports;
 mod probe;
-pub(crate) mod process;
 mod progress;
 mod report;
 mod stay;
@@ -22,15 +20,16 @@ mod switch;
 
 pub use args::{ArmName, Chaos, DemoArgs, Stay};
 pub use measure::{ArmFigures, Quantiles, Sample, quantiles, share};
+pub(crate) use progress::Progress;
 pub use report::{Report, Verdict};
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crate::processes::Binaries;
 use crate::worker::asked_to_stop;
 use crate::workload::Workload;
-use progress::Progress;
 
 /// What a terminal's reader may want to do next.
 const HINTS: &str = "
@@ -64,7 +63,7 @@ pub async fn run(args: &DemoArgs) -> Result<ExitCode, String> {
         Stay::Off => false,
     };
     if stays {
-        let (binaries, workload) = (process::Binaries::find(args.covey.as_deref())?, Workload::new(&args.workload()));
+        let (binaries, workload) = (Binaries::find(args.covey.as_deref())?, Workload::new(&args.workload()));
         tokio::select! {
             ended = stay::stay(args, &binaries, &workload) => ended?,
             () = asked_to_stop() => {}
@@ -74,7 +73,7 @@ pub async fn run(args: &DemoArgs) -> Result<ExitCode, String> {
 }
 
 async fn play(args: &DemoArgs) -> Result<Report, String> {
-    let binaries = process::Binaries::find(args.covey.as_deref())?;
+    let binaries = Binaries::find(args.covey.as_deref())?;
     let workload = Workload::new(&args.workload());
     let progress = Arc::new(Progress::new(args.arms.len(), workload.requests()));
     progress.say(&format!(

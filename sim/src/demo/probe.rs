@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use super::fleet::Fleet;
 use super::measure::{Quantiles, quantiles};
-use super::process::POLL;
 use crate::client::Client;
+use crate::processes::POLL;
 
 /// How long one page may take.
 const PAGE_MAX: Duration = Duration::from_secs(2);

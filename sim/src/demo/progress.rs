@@ -14,7 +14,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Where the run is.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     requests: usize,
     done: AtomicUsize,
@@ -40,6 +40,12 @@ impl Progress {
         Self { bar, requests, done: AtomicUsize::new(0), stage }
     }
 
+    /// Says lines alone.
+    pub(crate) fn lines() -> Self {
+        let stage = Mutex::new(Stage { name: String::new(), said: Instant::now() });
+        Self { bar: None, requests: 0, done: AtomicUsize::new(0), stage }
+    }
+
     /// Says nothing.
     pub(super) fn hidden() -> Self {
         let stage = Mutex::new(Stage { name: String::new(), said: Instant::now() });
@@ -47,7 +53,7 @@ impl Progress {
     }
 
     /// Says one line.
-    pub(super) fn say(&self, line: &str) {
+    pub(crate) fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
             None => eprintln!("{line}"),

@@ -11,9 +11,9 @@ use tokio::time::sleep;
 use super::args::{ArmName, DemoArgs};
 use super::drive::Play;
 use super::fleet::Fleet;
-use super::process::Binaries;
 use super::progress::Progress;
 use crate::client::Client;
+use crate::processes::Binaries;
 use crate::workload::Workload;
 
 /// Sessions live at a time: enough for every picture to move.

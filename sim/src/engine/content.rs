@@ -108,6 +108,12 @@ impl Job {
         self.prompt_tokens
     }
 
+    /// Ids of the prompt's tokens.
+    #[must_use]
+    pub fn prompt(&self) -> &[u32] {
+        &self.tokens[..self.prompt_tokens as usize]
+    }
+
     /// Tokens the engine generates, at least 1.
     #[must_use]
     pub fn output_tokens(&self) -> u32 {

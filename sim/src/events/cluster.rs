@@ -10,9 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use super::args::EventsArgs;
 use crate::client::Client;
-use crate::demo::ports;
-use crate::demo::process::{Binaries, POLL, Process};
 use crate::engine::BLOCK_TOKENS;
+use crate::processes::{Binaries, POLL, Process, ports};
 use crate::worker::{KV_EVENTS_ON, READY, REPLAY_ON};
 
 /// Model name of the workers.

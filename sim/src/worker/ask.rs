@@ -85,6 +85,13 @@ struct Rest {
     #[serde(default)]
     return_token_ids: bool,
     covey_script: Option<Script>,
+    metadata: Option<Metadata>,
+}
+
+/// OpenAI's free field. Routers that drop fields they do not know keep it.
+#[derive(Deserialize)]
+struct Metadata {
+    covey_script: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -135,9 +142,11 @@ impl Ask {
         if rest.n.is_some_and(|n| n != 1) {
             return Err(ApiError::bad("n", "n must be 1: this model gives one choice"));
         }
-        let is_scripted = rest.covey_script.is_some();
-        let answer = match rest.covey_script {
-            Some(script) => Answer::scripted(&script.answer, tokens_max),
+        let in_metadata = rest.metadata.and_then(|metadata| metadata.covey_script);
+        let script = rest.covey_script.map(|script| script.answer).or(in_metadata);
+        let is_scripted = script.is_some();
+        let answer = match script {
+            Some(script) => Answer::scripted(&script, tokens_max),
             None => Answer::made_up(&prompt.bytes(), tokens_max.unwrap_or(ANSWER_TOKENS_DEFAULT)),
         };
         let answer = match tokens_max.or((!is_scripted).then_some(ANSWER_TOKENS_DEFAULT)) {

@@ -2,6 +2,8 @@
 //!
 //! Not here: why an engine refuses (`engine`).
 
+use std::fmt;
+
 use axum::Json;
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
@@ -53,6 +55,12 @@ impl ApiError {
     pub(super) fn wrong_method() -> Self {
         let message = "wrong method: completions and faults are POST, everything else is GET";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "BadRequestError", None, message)
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

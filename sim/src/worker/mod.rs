@@ -1,9 +1,10 @@
 //! The engine model as a process: an OpenAI-compatible HTTP server over [`Engine`](crate::engine::Engine) and a clock.
 //!
-//! Routes: `/v1/chat/completions` and `/v1/completions` (streamed and not), `/v1/models`, `/health`, `/metrics` with
-//! vLLM's names. A body field `covey_script: {"answer": "text"}` scripts the answer, so that a client knows what the
-//! next turn has to carry; without it the answer is a function of the prompt, `max_tokens` tokens long. A prompt of token
-//! ids is taken as it is, and its answer has `token_ids` too; with `return_token_ids` every answer has.
+//! Routes: `/v1/chat/completions` and `/v1/completions` (streamed and not), their `/render` (the prompt's ids, as vLLM has
+//! it), `/v1/models`, `/health`, `/metrics` with vLLM's names. A body field `covey_script: {"answer": "text"}`, or
+//! `metadata: {"covey_script": "text"}`, scripts the answer, so that a client knows what the next turn has to carry;
+//! without it the answer is a function of the prompt, `max_tokens` tokens long. A prompt of token ids is taken as it is, and
+//! its answer has `token_ids` too; with `return_token_ids` every answer has.
 //!
 //! With `--kv-events` the cache is told on ZMQ sockets (`kv`). `GET /covey/truth` says what it holds after the last batch,
 //! `POST /covey/fault` makes something go wrong. With `--data-parallel-size` several engines are behind the address, each a
@@ -43,7 +44,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::EngineConfig;
+use crate::engine::{EngineConfig, Job};
 use ask::Ask;
 use error::ApiError;
 use host::Host;
@@ -278,6 +279,8 @@ fn router(server: Arc<Server>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(text))
+        .route("/v1/chat/completions/render", post(render_chat))
+        .route("/v1/completions/render", post(render_text))
         .route("/v1/models", get(models))
         .route("/health", get(|| async {}))
         .route("/metrics", get(scrape))
@@ -291,6 +294,14 @@ fn router(server: Arc<Server>) -> Router {
 
 type Body = Result<Bytes, BytesRejection>;
 
+/// What an engine without a tokenizer computes for a chat's body.
+///
+/// # Errors
+/// The engine's own refusal, in words.
+pub(crate) fn chat_job(body: &[u8]) -> Result<Job, String> {
+    Ask::chat(body, &FourBytes).map(|ask| ask.job).map_err(|why| why.to_string())
+}
+
 async fn chat(State(server): State<Arc<Server>>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let ask = Ask::chat(&body?, &*server.tokenizer)?;
     answer(&server, &headers, ask).await
@@ -299,6 +310,16 @@ async fn chat(State(server): State<Arc<Server>>, headers: HeaderMap, body: Body)
 async fn text(State(server): State<Arc<Server>>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let ask = Ask::text(&body?, &*server.tokenizer)?;
     answer(&server, &headers, ask).await
+}
+
+async fn render_chat(State(server): State<Arc<Server>>, body: Body) -> Result<Response, ApiError> {
+    let ask = Ask::chat(&body?, &*server.tokenizer)?;
+    Ok(axum::Json(reply::rendered(&ask, &server.model)).into_response())
+}
+
+async fn render_text(State(server): State<Arc<Server>>, body: Body) -> Result<Response, ApiError> {
+    let ask = Ask::text(&body?, &*server.tokenizer)?;
+    Ok(axum::Json(reply::rendered(&ask, &server.model)).into_response())
 }
 
 async fn answer(server: &Server, headers: &HeaderMap, ask: Ask) -> Result<Response, ApiError> {

@@ -210,6 +210,25 @@ fn event(value: &Value) -> String {
     format!("data: {value}\n\n")
 }
 
+/// What the engine would compute for a request, as vLLM's render routes tell it: the prompt's ids. Routers ask for it.
+pub(super) fn rendered(ask: &Ask, model: &str) -> Value {
+    let generate = json!({
+        "request_id": format!("render-{model}"),
+        "model": model,
+        "token_ids": ask.job.prompt(),
+        "features": null,
+        "sampling_params": {"max_tokens": ask.job.output_tokens()},
+        "stream": ask.stream,
+        "stream_options": null,
+        "cache_salt": null,
+        "priority": 0,
+    });
+    match ask.route {
+        Route::Chat => generate,
+        Route::Text => json!([generate]),
+    }
+}
+
 /// The body of `/v1/models`.
 pub(super) fn models(model: &str, tokens_max: u64) -> Value {
     let model = json!({"id": model, "object": "model", "created": 0, "owned_by": "covey-sim", "root": model,

@@ -1,10 +1,10 @@
-//! Agentic sessions over this repository's own text: every prompt and every answer follows from a seed.
+//! Sessions over this repository's own text: every prompt and every answer follows from a seed.
 //!
-//! A session begins with a system prompt that all sessions share (about 500 tokens) and a long first message of its own;
-//! each further turn carries the answer before it, a tool's result and a question. Answers are scripted, so every arm
-//! of a comparison does the same work.
+//! An agentic one begins with a system prompt that all sessions share (about 500 tokens) and a long first message of its own;
+//! each further turn carries the answer before it, a tool's result and a question. Chats are
+//! shorter ([`Shape::CHAT`]). Answers are scripted, so every arm of a comparison does the same work.
 //!
-//! Not here: who sends them where (`demo`). Upholds: same seed and same sources, same bytes.
+//! Not here: who sends them where (`demo`, `race`). Upholds: same seed and same sources, same bytes.
 
 mod corpus;
 mod dice;
@@ -12,7 +12,7 @@ mod session;
 
 pub use corpus::{FILES, SYSTEM_PROMPT};
 pub use dice::Dice;
-pub use session::{Message, Session, Turn, Workload, WorkloadConfig};
+pub use session::{Message, Session, Shape, Turn, Workload, WorkloadConfig};
 
 #[cfg(test)]
 mod tests;

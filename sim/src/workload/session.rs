@@ -2,6 +2,7 @@
 //!
 //! Not here: the text they quote (`corpus`).
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -11,20 +12,50 @@ use super::corpus::{FILES, SYSTEM_PROMPT};
 use super::dice::Dice;
 use crate::engine::TOKEN_BYTES;
 
-/// Turns of the shortest session.
-const TURNS_MIN: usize = 4;
-/// Turns of the longest: without a bound one session could outlast all others together.
-const TURNS_MAX: usize = 14;
-/// Mean of the geometric part, such that the mean after cutting at [`TURNS_MAX`] is about 8.
-const TURNS_MORE_MEAN: f64 = 4.6;
-/// Tokens of a first message, beside the shared system prompt.
-const FIRST_TOKENS: (usize, usize) = (6_700, 8_300);
-/// Tokens of a tool's result.
-const TOOL_TOKENS: (usize, usize) = (380, 660);
-/// Tokens of an answer.
-const ANSWER_TOKENS: (usize, usize) = (100, 150);
 /// The longest pause, as a multiple of the mean.
 const THINK_MAX: f64 = 5.0;
+
+/// What sessions are like. Ranges include both ends; sizes are in tokens of the engine model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Tokens of each of so many system prompts, of which every session has one; `None`: all have [`SYSTEM_PROMPT`].
+    pub systems: Option<(usize, usize)>,
+    /// Turns of the shortest session.
+    pub turns_min: usize,
+    /// Turns of the longest: without a bound one session could outlast all others together.
+    pub turns_max: usize,
+    /// Mean of the geometric number of turns beyond the shortest, before it is cut at the longest; in tenths.
+    pub turns_more_tenths: u32,
+    /// A first message, beside the system prompt.
+    pub first: (usize, usize),
+    /// What a later turn quotes before its question.
+    pub quoted: (usize, usize),
+    /// An answer.
+    pub answer: (usize, usize),
+}
+
+impl Shape {
+    /// Agents: one system prompt for all, a long first message, about 8 turns with a tool's result each.
+    pub const AGENTIC: Self = Self {
+        systems: None,
+        turns_min: 4,
+        turns_max: 14,
+        turns_more_tenths: 46,
+        first: (6_700, 8_300),
+        quoted: (380, 660),
+        answer: (100, 150),
+    };
+    /// People who talk: one of eight short system prompts, short messages, few turns.
+    pub const CHAT: Self = Self {
+        systems: Some((8, 256)),
+        turns_min: 2,
+        turns_max: 6,
+        turns_more_tenths: 20,
+        first: (200, 900),
+        quoted: (50, 300),
+        answer: (60, 120),
+    };
+}
 
 /// What to make sessions of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +66,8 @@ pub struct WorkloadConfig {
     pub sessions: usize,
     /// Mean pause between an answer and the next question.
     pub think_mean: Duration,
+    /// Their sizes.
+    pub shape: Shape,
 }
 
 /// All sessions of a run.
@@ -49,6 +82,8 @@ pub struct Workload {
 pub struct Session {
     /// Its number.
     pub index: usize,
+    /// What it begins with; other sessions have the same.
+    pub system: Cow<'static, str>,
     /// Its turns, at least one.
     pub turns: Vec<Turn>,
 }
@@ -90,17 +125,22 @@ impl Workload {
 impl Session {
     fn new(config: &WorkloadConfig, index: usize) -> Self {
         let mut dice = Dice::new(config.seed, "session", index as u64);
-        let more = dice.exponential(1.0) / (1.0 + 1.0 / TURNS_MORE_MEAN).ln();
-        let turns = (TURNS_MIN + more as usize).min(TURNS_MAX);
-        let mut writer = Writer { dice, session: index, line: 0 };
+        let shape = config.shape;
+        let more = dice.exponential(1.0) / (1.0 + 10.0 / f64::from(shape.turns_more_tenths)).ln();
+        let turns = (shape.turns_min + more as usize).min(shape.turns_max);
+        let system = match shape.systems {
+            None => Cow::Borrowed(SYSTEM_PROMPT),
+            Some((many, tokens)) => Cow::Owned(system(dice.below(many), tokens * TOKEN_BYTES)),
+        };
+        let mut writer = Writer { dice, shape, session: index, line: 0 };
         let turns = (0..turns).map(|turn| writer.turn(turn, config.think_mean)).collect();
-        Self { index, turns }
+        Self { index, system, turns }
     }
 
     /// The whole conversation up to the question of turn `turn`, answers before it included.
     #[must_use]
     pub fn messages(&self, turn: usize) -> Vec<Message> {
-        let mut messages = vec![Message { role: "system", content: SYSTEM_PROMPT.to_owned() }];
+        let mut messages = vec![Message { role: "system", content: self.system.clone().into_owned() }];
         for (index, past) in self.turns[..=turn].iter().enumerate() {
             messages.extend(past.messages.iter().cloned());
             if index < turn {
@@ -111,9 +151,17 @@ impl Session {
     }
 }
 
+/// The system prompt of a group of sessions: its number, then text that the others have, too.
+fn system(group: usize, bytes: usize) -> String {
+    let mut text = format!("You are assistant {group}.\n{SYSTEM_PROMPT}");
+    text.truncate(text.floor_char_boundary(bytes));
+    text
+}
+
 /// Writes one session's text.
 struct Writer {
     dice: Dice,
+    shape: Shape,
     session: usize,
     /// Lines quoted so far; they are numbered through, which keeps two quotes of one passage apart.
     line: usize,
@@ -123,7 +171,7 @@ impl Writer {
     fn turn(&mut self, turn: usize, think_mean: Duration) -> Turn {
         let think_s = self.dice.exponential(think_mean.as_secs_f64()).min(THINK_MAX * think_mean.as_secs_f64());
         let messages = if turn == 0 { vec![self.task()] } else { self.tool_result(turn) };
-        let tokens = self.dice.between(ANSWER_TOKENS.0, ANSWER_TOKENS.1);
+        let tokens = self.dice.between(self.shape.answer.0, self.shape.answer.1);
         Turn { think: Duration::from_secs_f64(think_s), messages, answer: self.answer(turn, tokens * TOKEN_BYTES) }
     }
 
@@ -133,14 +181,14 @@ impl Writer {
             "Task {}-{ticket}: find out how the parts below work together, then propose the smallest change.\n",
             self.session
         );
-        let bytes = self.dice.between(FIRST_TOKENS.0, FIRST_TOKENS.1) * TOKEN_BYTES;
+        let bytes = self.dice.between(self.shape.first.0, self.shape.first.1) * TOKEN_BYTES;
         self.quote(&mut content, bytes);
         Message { role: "user", content }
     }
 
     fn tool_result(&mut self, turn: usize) -> Vec<Message> {
         let mut result = format!("Result of call {turn} in session {}:\n", self.session);
-        let bytes = self.dice.between(TOOL_TOKENS.0, TOOL_TOKENS.1) * TOKEN_BYTES;
+        let bytes = self.dice.between(self.shape.quoted.0, self.shape.quoted.1) * TOKEN_BYTES;
         self.quote(&mut result, bytes);
         let (path, _) = self.pick_file();
         let question = format!("What does this mean for {path}, and what do you look at next?");

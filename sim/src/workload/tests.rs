@@ -6,7 +6,7 @@ use super::*;
 use crate::engine::tokens_in;
 
 fn workload(seed: u64, sessions: usize) -> Workload {
-    Workload::new(&WorkloadConfig { seed, sessions, think_mean: Duration::from_millis(800) })
+    Workload::new(&WorkloadConfig { seed, sessions, think_mean: Duration::from_millis(800), shape: Shape::AGENTIC })
 }
 
 /// Tokens of a turn's prompt as the worker would count them, template marks left out.
@@ -52,6 +52,19 @@ fn sessions_share_the_system_prompt_and_nothing_after_it() {
     assert_eq!(one[0], other[0]);
     let shared = one[1].content.bytes().zip(other[1].content.bytes()).take_while(|(a, b)| a == b).count();
     assert!(shared < 64, "first messages part within a block, not after {shared} bytes");
+}
+
+#[test]
+fn chats_are_short_and_share_one_of_few_beginnings() {
+    let shape = Shape::CHAT;
+    let chats = Workload::new(&WorkloadConfig { seed: 1, sessions: 400, think_mean: Duration::from_secs(1), shape });
+    let turns = mean(chats.sessions.iter().map(|session| session.turns.len() as f64));
+    assert!((3.0..4.5).contains(&turns), "mean turns {turns}");
+    let first = mean(chats.sessions.iter().map(|session| prompt_tokens(session, 0)));
+    assert!((750.0..900.0).contains(&first), "first prompt {first}");
+    let beginnings: std::collections::BTreeSet<_> = chats.sessions.iter().map(|session| &session.system).collect();
+    assert_eq!(beginnings.len(), 8);
+    assert!(beginnings.iter().all(|system| (250..=256).contains(&tokens_in(system.len()))));
 }
 
 #[test]

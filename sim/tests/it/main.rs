@@ -10,6 +10,7 @@ mod eval;
 mod gateway;
 mod kv_events;
 mod legs;
+mod race;
 mod ranks;
 mod regressions;
 mod swarm;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use covey_sim::client::{Chat, Client, Failure};
 use covey_sim::worker::{KvArgs, Worker, WorkerArgs};
-use covey_sim::workload::{Message, Workload, WorkloadConfig};
+use covey_sim::workload::{Message, Shape, Workload, WorkloadConfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -145,7 +145,8 @@ async fn until(mut check: impl AsyncFnMut() -> bool) {
 #[tokio::test]
 async fn the_second_turn_finds_the_first_and_its_answer_cached() {
     let served = Served::start(|_| {}).await;
-    let workload = Workload::new(&WorkloadConfig { seed: 1, sessions: 1, think_mean: Duration::ZERO });
+    let workload =
+        Workload::new(&WorkloadConfig { seed: 1, sessions: 1, think_mean: Duration::ZERO, shape: Shape::AGENTIC });
     let session = &workload.sessions[0];
     let client = Client::new().unwrap();
     let mut replies = Vec::new();
@@ -301,4 +302,27 @@ async fn a_client_tells_a_refusal_and_a_dead_server_apart() {
     assert!(matches!(refused, Failure::Refused { status: 404, .. }), "{refused}");
     let dead = client.chat("http://127.0.0.1:1", chat).await.unwrap_err();
     assert!(matches!(dead, Failure::Unreachable(_)), "{dead}");
+}
+
+#[tokio::test]
+async fn a_script_in_metadata_survives_routers_that_drop_unknown_fields() {
+    let worker = Served::start(|_| {}).await;
+    let messages = json!([{"role": "user", "content": "a question of some length"}]);
+    let body = json!({"model": "demo", "messages": messages, "metadata": {"covey_script": "exactly this"}});
+    let answer = worker.post_json("/v1/chat/completions", &body).await;
+    assert_eq!(answer["choices"][0]["message"]["content"], "exactly this");
+}
+
+#[tokio::test]
+async fn rendering_tells_the_ids_that_the_engine_will_compute() {
+    let worker = Served::start(|_| {}).await;
+    let body = json!({"model": "demo", "messages": [{"role": "user", "content": "a question of some length"}]});
+    let rendered = worker.post_json("/v1/chat/completions/render", &body).await;
+    let ids = rendered["token_ids"].as_array().unwrap().clone();
+    let by_text = worker.post_json("/v1/chat/completions", &body).await;
+    assert_eq!(by_text["usage"]["prompt_tokens"], ids.len());
+    let body = json!({"model": "demo", "prompt": ids});
+    let rendered = worker.post_json("/v1/completions/render", &body).await;
+    assert_eq!(rendered[0]["token_ids"], body["prompt"], "ids are themselves");
+    assert_eq!(worker.metric("vllm:prefix_cache_queries_total").await, ids.len() as f64, "nothing was computed for it");
 }

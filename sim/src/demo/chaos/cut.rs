@@ -9,7 +9,7 @@ use super::{BACK_MAX, CutFigures};
 use crate::client::Client;
 use crate::demo::fleet::Fleet;
 use crate::demo::probe::{self, Replicas};
-use crate::demo::process::POLL;
+use crate::processes::POLL;
 
 /// Pause between two looks at whether all processes still run.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -9,7 +9,7 @@ use super::BACK_MAX;
 use crate::client::Client;
 use crate::demo::fleet::Fleet;
 use crate::demo::probe;
-use crate::demo::process::POLL;
+use crate::processes::POLL;
 
 /// Kills it, starts it again and waits until it is ready and clean; gives how long that took from its start.
 pub(super) async fn strike(index: usize, fleet: &mut Fleet, client: &Client) -> Result<Duration, String> {

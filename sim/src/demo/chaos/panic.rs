@@ -9,7 +9,7 @@ use super::{BACK_MAX, PanicFigures};
 use crate::client::Client;
 use crate::demo::fleet::Fleet;
 use crate::demo::probe;
-use crate::demo::process::POLL;
+use crate::processes::POLL;
 
 /// How long after its beginning a stalled thread has surely woken up; it must find that it is not wanted any more.
 const AWAKE_AFTER: Duration = Duration::from_secs(7);

@@ -1,14 +1,14 @@
 //! Free loopback ports, found by binding them.
 //!
 //! Not here: keeping them. Between finding and using, another process may take one; the process that wanted it then says
-//! so and the demo stops. Ports below the range that operating systems hand out for outgoing connections are used, so
+//! so and the run stops. Ports below the range that operating systems hand out for outgoing connections are used, so
 //! that a gateway's port is not taken by a client while it restarts.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
-/// More than one demo needs: three ports for each of 64 gateways.
+/// More than one run needs: three ports for each of 64 gateways.
 const STRIDE: u32 = 211;
 
 /// `wanted` loopback addresses that nobody listens on, over TCP or UDP.
@@ -16,7 +16,7 @@ const STRIDE: u32 = 211;
 /// # Errors
 /// When there are not so many.
 pub(crate) fn free(wanted: usize) -> Result<Vec<SocketAddr>, String> {
-    // Demos that run side by side have neighbouring process ids: they begin further apart than one needs ports.
+    // Runs that go side by side have neighbouring process ids: they begin further apart than one needs ports.
     let start = u16::try_from(std::process::id().wrapping_mul(STRIDE) % u32::from(COUNT)).expect("below the count");
     let ports = (0..COUNT).map(|step| FIRST + (start + step) % COUNT);
     let addresses = ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));

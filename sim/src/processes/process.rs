@@ -1,6 +1,6 @@
-//! One process that the demo started: its output in a file, killed when dropped.
+//! One process that a comparison started: its output in a file, killed when dropped.
 //!
-//! Not here: what it serves (`fleet`).
+//! Not here: what it serves.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const TAIL_LINES: usize = 12;
 /// Pause between two looks at something that is about to happen.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// The programs that the demo runs.
+/// Covey's own programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Binaries {
     pub(crate) covey: PathBuf,
@@ -41,7 +41,7 @@ impl Binaries {
     }
 }
 
-/// A running program. It is in a process group of its own, so that Ctrl-C reaches the demo alone, which then stops it.
+/// A running program. It is in a process group of its own, so that Ctrl-C reaches this one alone, which then stops it.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) name: String,
@@ -60,10 +60,18 @@ impl Process {
         for (key, _) in std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("COVEY_")) {
             command.env_remove(key);
         }
-        // A worker exits when this pipe closes, even when the demo itself is killed.
+        // A worker exits when this pipe closes, even when this one is killed.
         command.args(args).stdin(Stdio::piped()).stdout(out).stderr(err);
         let child = command.kill_on_drop(true).process_group(0).spawn().map_err(cannot)?;
         Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// Its id.
+    ///
+    /// # Errors
+    /// When it was waited for already.
+    pub(crate) fn pid(&self) -> Result<u32, String> {
+        self.child.id().ok_or_else(|| format!("{} has ended", self.name))
     }
 
     /// An error when it has ended, with its last words.
