@@ -101,8 +101,8 @@ fn names(group: u64, session: u64, shared: usize, tokens: usize, block_tokens: u
     let block = block_tokens as usize;
     let common = shared / block;
     let name = |nth: usize| {
-        let owner = if nth < common { group << 1 } else { session << 1 | 1 };
-        owner << 20 | nth as u64
+        let owner = if nth < common { group << 1 } else { (session << 1) | 1 };
+        (owner << 20) | nth as u64
     };
     (0..tokens / block).map(name).collect()
 }

@@ -33,7 +33,7 @@ fn eight_gateways_route_nearly_as_well_as_one_that_knows_everything() {
 fn a_block_that_everybody_has_attracts_nobody() {
     let mut trace = Trace { name: "hot".into(), block_tokens: 64, asks: Vec::new() };
     for nth in 0..2_000_u64 {
-        let own = (1..20).map(|block| (nth + 1) << 20 | block);
+        let own = (1..20).map(|block| ((nth + 1) << 20) | block);
         trace.asks.push(Ask {
             at_us: nth * 15_000,
             session: nth,

@@ -49,8 +49,8 @@ pub(super) struct Gateway {
 
 impl Gateway {
     pub(super) fn new(nth: usize, seed: u64, is_alone: bool) -> Self {
-        let seed = seed ^ (nth as u64 + 1) << 32;
-        let life = LifeId(u128::from(seed) << 16 | nth as u128 + 1);
+        let seed = seed ^ ((nth as u64 + 1) << 32);
+        let life = LifeId((u128::from(seed) << 16) | (nth as u128 + 1));
         let config = NodeConfig {
             name: GatewayName::new(&format!("g{nth}")).expect("a good name"),
             cluster: "eval".to_owned(),
