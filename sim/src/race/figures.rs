@@ -136,14 +136,19 @@ impl Heat {
         self.arms.iter().find(|figures| figures.arm == name)
     }
 
+    /// Its name, for people.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let s = if self.gateways == 1 { "" } else { "s" };
+        format!("{}, {} gateway{s}", self.workload, self.gateways)
+    }
+
     /// What is played, for people.
     #[must_use]
     pub fn words(&self) -> String {
         format!(
-            "{}, {} gateway{}: {} sessions, {} requests in {:.0} s; {} workers, busy with prompts {:.0}% of the time at best",
-            self.workload,
-            self.gateways,
-            if self.gateways == 1 { "" } else { "s" },
+            "{}: {} sessions, {} requests in {:.0} s; {} workers, busy with prompts {:.0}% of the time at best",
+            self.title(),
             self.sessions,
             self.requests,
             self.length_s,

@@ -26,7 +26,7 @@ pub fn marks(heats: &[Heat]) -> Vec<Mark> {
 }
 
 fn of_heat(heat: &Heat) -> Vec<Mark> {
-    let title = format!("{}, {} gateways", heat.workload, heat.gateways);
+    let title = heat.title();
     let mut marks = Vec::new();
     let Some(covey) = heat.arm(ArmName::Covey) else { return marks };
     marks
@@ -38,7 +38,7 @@ fn of_heat(heat: &Heat) -> Vec<Mark> {
     for rival in rivals(heat) {
         let Some((own, other)) = covey.added.zip(rival.added) else { continue };
         let words = format!(
-            "{title}: Covey adds {:.2} ms to the 99th percentile of the time to the first byte, {} {:.2} ms",
+            "{title}: Covey adds {:.2} ms to the p99 of the time to the first byte, {} {:.2} ms",
             own.p99_ms,
             rival.arm.name(),
             other.p99_ms
@@ -59,18 +59,18 @@ fn rivals(heat: &Heat) -> impl Iterator<Item = &Figures> {
 fn cached(heat: &Heat, title: &str, covey: f64, (name, best): (&str, f64)) -> Option<Mark> {
     let percent = |share: f64| share * 100.0;
     let shares = format!(
-        "{title}: Covey finds {:.2}% of follow-ups cached, {name} {:.2}%, the bound is {:.2}%",
+        "{title}: Covey finds {:.2}% of follow-ups cached, {name} {:.2}%, bound {:.2}%",
         percent(covey),
         percent(best),
         percent(heat.bound)
     );
     if heat.gateways == 1 {
-        let words = format!("{shares}; at most {:.1} points less is allowed", percent(BEHIND_MAX));
+        let words = format!("{shares}; it may find {:.1} points less", percent(BEHIND_MAX));
         return Some(Mark { words, held: covey >= best - BEHIND_MAX });
     }
     let is_judged = heat.workload == super::WorkloadName::Agentic.name();
     let held = heat.bound - covey <= LOSS_LEFT_MAX * (heat.bound - best);
-    let words = format!("{shares}; a fifth of the other's distance is allowed");
+    let words = format!("{shares}; it may lose a fifth of what that loses");
     is_judged.then_some(Mark { words, held })
 }
 

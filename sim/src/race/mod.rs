@@ -71,7 +71,7 @@ async fn play(args: &RaceArgs) -> Result<Vec<Heat>, String> {
                 let figures = match name {
                     ArmName::Bound => Figures::computed(bound),
                     ArmName::Covey | ArmName::VllmRouter | ArmName::SglangRouter | ArmName::RoundRobin => {
-                        progress.say(&format!("{}, {gateways} gateways: {}", workload.name(), name.name()));
+                        progress.say(&format!("{}: {}", heat.title(), name.name()));
                         arm::run(args, &binaries, &routers, name, &schedule).await?
                     }
                 };

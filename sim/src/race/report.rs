@@ -130,6 +130,7 @@ mod tests {
         let width = |line: &str| line.chars().count();
         let rows: Vec<_> = text.lines().skip(4).take(5).collect();
         assert!(rows.iter().all(|row| width(row) == width(HEAD[1])), "{text}");
+        assert!(rows.iter().all(|row| width(row) <= 121), "{text}");
         assert!(text.lines().all(|line| width(line) <= 150), "{text}");
         assert!(text.contains("MISSED agentic, 3 gateways: Covey finds 90.00%"), "{text}");
         assert!(rows[2].contains("90.00%") && rows[2].contains("5.00%") && rows[2].contains("1234"), "{}", rows[2]);
