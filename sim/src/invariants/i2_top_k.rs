@@ -10,7 +10,8 @@ pub(super) fn check(view: &View, oracle: &Oracle) -> Vec<Violation> {
     if !view.clean {
         return Vec::new();
     }
-    let (incarnations, coverage) = oracle.expect(&oracle.counts(view.life, &view.vector, &view.state));
+    let feeds = view.state.feeds.iter().map(|(worker, feed)| (worker.clone(), feed.key.incarnation.clone())).collect();
+    let (incarnations, coverage) = oracle.expect(&oracle.counts(view.life, &view.vector, &view.state), &feeds);
     let mut found = Vec::new();
     for (worker, incarnation) in &incarnations {
         let held = view.state.records.get(worker).map(|record| &record.incarnation);

@@ -76,6 +76,11 @@ impl History {
         let named = |era: &Era| era.named.iter().any(|(life, seq)| counts(vector, (*life, *seq)));
         self.eras.iter().rev().find(|(_, era)| named(era))
     }
+
+    /// What was said of an incarnation.
+    pub(super) fn era(&self, incarnation: &Incarnation) -> Option<&Era> {
+        self.eras.get(incarnation)
+    }
 }
 
 impl Era {

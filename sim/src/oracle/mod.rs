@@ -259,11 +259,13 @@ impl Oracle {
     }
 
     /// Incarnation of every worker and coverage of every holder that a clean replica with this vector must have, but for
-    /// tainted workers.
+    /// tainted workers. `feeds` names the incarnations of its feeds: a state of a feed comes by its own log, and whoever
+    /// applies it before the op that names its incarnation adopts that.
     #[must_use]
     pub fn expect(
         &self,
         vector: &BTreeMap<LifeId, u64>,
+        feeds: &BTreeMap<WorkerId, Incarnation>,
     ) -> (BTreeMap<WorkerId, Incarnation>, BTreeMap<HolderKey, Coverage>) {
         let mut incarnations = BTreeMap::new();
         let mut coverage = BTreeMap::new();
@@ -272,7 +274,9 @@ impl Oracle {
                 continue;
             }
             let Some((incarnation, era)) = history.newest(vector) else { continue };
-            incarnations.insert(worker.clone(), incarnation.clone());
+            let fed = feeds.get(worker).filter(|fed| *fed > incarnation);
+            incarnations.insert(worker.clone(), fed.unwrap_or(incarnation).clone());
+            let Some(era) = fed.map_or(Some(era), |fed| history.era(fed)) else { continue };
             if !incarnation.is_removed() {
                 era.cover(worker, vector, &self.paths, &mut coverage);
             }

@@ -116,7 +116,7 @@ fn what_is_read_off_the_history_is_what_all_ops_add_up_to() {
         for _ in 0..8 {
             let vector: BTreeMap<LifeId, u64> = (1..=3).map(|life| (LifeId(life), draw.below(25))).collect();
             let (newest, blocks) = naive(&made, &vector);
-            let (incarnations, coverage) = made.oracle.expect(&vector);
+            let (incarnations, coverage) = made.oracle.expect(&vector, &BTreeMap::new());
             assert_eq!(incarnations.get(&worker()), newest.as_ref(), "seed {seed} at {vector:?}");
             let key = HolderKey { worker: worker(), keyspace: keyspace(), lane: LaneId::PLAIN };
             assert_eq!(coverage.get(&key).cloned().unwrap_or_default(), blocks, "seed {seed} at {vector:?}");
