@@ -107,7 +107,7 @@ plants! {
         "a lost load frame is not sent again";
     ForkUnnoticed, "fork-unnoticed", 330,
         "the running hash of a log is not looked at, so two logs that go by one name are mixed";
-    LogJumpKeepsOps, "log-jump-keeps-ops", 24,
+    LogJumpKeepsOps, "log-jump-keeps-ops", 240,
         "a session moves a log's head but keeps the retained ops before the jump, under wrong numbers";
     PullDropsMiddle, "pull-drops-middle", 20,
         "an answer to a pull leaves out an op in its middle and numbers the rest on";
