@@ -9,9 +9,9 @@ use covey_crdt::stored::{Generation, StoredKey, StoredLane, StoredOp};
 
 use super::{Net, config, keyspace, worker};
 use crate::feed::{FeedReport, FeedState, Role};
-use crate::input::{Input, Local};
+use crate::input::{Input, Load, Local};
 use crate::inspect::{Answer, Ask, PAGE_STORED};
-use crate::limits::{BLOB_PIECE_BYTES, LINGER_MS, SETTLE_MS};
+use crate::limits::{BLOB_PIECE_BYTES, BRIDGE_MS, BRIDGE_QUEUED_MS, LINGER_MS, SETTLE_MS};
 use crate::note::Note;
 use crate::output::FeedOrder;
 use crate::wire::Message;
@@ -285,4 +285,34 @@ fn stored_coverage_is_read_in_pages_that_add_up_to_the_set_and_name_its_state() 
     }
     let first = (0..blocks).map(|nth| (0, 1_000 + nth));
     assert_eq!((pages, read), (2, first.chain([(1, last.0)]).collect::<Vec<_>>()));
+}
+
+/// Blocks of the worker that gateway `nth` knows of by placements.
+fn placed(net: &Net, nth: usize) -> u32 {
+    net.nodes[nth].replica().holders_in(&worker()).map(|(_, placed)| placed.blocks()).sum()
+}
+
+#[test]
+fn events_overrule_placements_after_the_bridge_but_not_those_of_prompts_that_still_wait() {
+    let mut net = mesh(&["a", "b"]);
+    let report = FeedReport { state: FeedState::Exact, ..FeedReport::default() };
+    for nth in 0..2 {
+        net.input(nth, Input::Local(Local::FeedReport { worker: worker(), report }));
+    }
+    (0..2).for_each(|position| read(&mut net, position));
+    let load = |queued_tokens| Load { requests: u32::from(queued_tokens > 0), queued_tokens };
+    // Whichever of the two publishes, it hears of a queue from the other as well.
+    for asked in 0..2 {
+        net.input(asked, Input::Local(Local::Load { worker: worker(), load: load(9_000) }));
+        net.place(asked, &[1, 2, 3]);
+        net.run(BRIDGE_MS + 2_000);
+        assert_eq!((placed(&net, 0), placed(&net, 1)), (3, 3), "its prompt is not computed yet");
+        net.input(asked, Input::Local(Local::Load { worker: worker(), load: load(0) }));
+        net.run(BRIDGE_MS + 1_000);
+        assert_eq!((placed(&net, 0), placed(&net, 1)), (0, 0), "events have caught up");
+    }
+    net.input(0, Input::Local(Local::Load { worker: worker(), load: load(9_000) }));
+    net.place(0, &[1, 2, 3]);
+    net.run(BRIDGE_MS + BRIDGE_QUEUED_MS + 2_000);
+    assert_eq!(placed(&net, 1), 0, "a queue that is never empty holds nothing for ever");
 }
