@@ -55,6 +55,10 @@ pub(super) const WORKER_MISMATCH: Named = (
     "1 for what a difference between predictions and the worker's reports looks like, 0 for the others; absent before its first report",
 );
 pub(super) const WORKER_UP: Named = ("covey_worker_up", "1 when this gateway can reach the worker");
+pub(super) const WORKER_UNSEEN: Named = (
+    "covey_worker_unseen_requests",
+    "Requests that the worker lately reported beyond those of the gateways heard here: of others, or of clients that go round them",
+);
 pub(super) const PLACEMENTS: Named = ("covey_plugin_placements", "Placements handed to the mesh");
 pub(super) const OPS_DROPPED: Named =
     ("covey_plugin_ops_dropped", "Local ops dropped because the mesh's queue was full");

@@ -10,6 +10,7 @@ use covey_mesh::input::Load;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::progress::{Pace, Progress};
+use super::unseen::Unseen;
 
 /// A small local number for a worker: an index into tables and bitsets. It stands for the same worker as long as the
 /// worker is routable, recorded in the replica, or in use by a request.
@@ -26,6 +27,7 @@ pub struct WorkerCell {
     requests: AtomicU32,
     queued_tokens: AtomicU64,
     progress: Progress,
+    unseen: Unseen,
 }
 
 impl WorkerCell {
@@ -39,6 +41,7 @@ impl WorkerCell {
             requests: AtomicU32::new(0),
             queued_tokens: AtomicU64::new(0),
             progress: Progress::new(fleet),
+            unseen: Unseen::default(),
         }
     }
 
@@ -84,6 +87,17 @@ impl WorkerCell {
     #[must_use]
     pub fn computed_of(&self, queued_tokens: u64, now_us: u64) -> u64 {
         self.progress.of(queued_tokens, now_us)
+    }
+
+    /// What the worker has to do beyond what gateways account for, as far as it told.
+    #[must_use]
+    pub fn unseen(&self, now_us: u64) -> Load {
+        self.unseen.left(now_us, |us| self.progress.in_us(us))
+    }
+
+    /// The worker told that it has so many requests more than are accounted for.
+    pub(super) fn told_unseen(&self, requests: u32, tokens_each: f64, now_us: u64) {
+        self.unseen.told(requests, tokens_each, now_us);
     }
 
     /// How many times longer than the fleet it computes at a token; 1 where they are alike, or it is not known.

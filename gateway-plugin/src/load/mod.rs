@@ -4,6 +4,7 @@
 
 mod cell;
 mod progress;
+mod unseen;
 mod workers;
 
 pub use cell::{WorkerCell, WorkerNo};

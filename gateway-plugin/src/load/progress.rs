@@ -88,8 +88,13 @@ impl Progress {
     /// How much of so many queued tokens is computed by now.
     pub(super) fn of(&self, queued_tokens: u64, now_us: u64) -> u64 {
         let since_us = now_us.saturating_sub(self.moved_us.load(Ordering::Relaxed));
+        self.in_us(since_us).min(queued_tokens)
+    }
+
+    /// How much the worker computes in so many microseconds.
+    pub(super) fn in_us(&self, us: u64) -> u64 {
         let pace = self.own.tokens_per_s().or_else(|| self.fleet.tokens_per_s()).unwrap_or(PRIOR_TOKENS_PER_S);
-        ((pace * since_us as f64 / 1e6) as u64).min(queued_tokens)
+        (pace * us as f64 / 1e6) as u64
     }
 
     /// How many times longer than the fleet this worker computes at a token; 1 where they are alike, or it is not known.

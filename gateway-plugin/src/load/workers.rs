@@ -13,6 +13,7 @@ use covey_mesh::input::Load;
 
 use super::cell::{WorkerCell, WorkerNo};
 use super::progress::Pace;
+use super::unseen::Typical;
 use crate::bits::Bits;
 
 /// One immutable list of workers.
@@ -50,6 +51,8 @@ pub struct Workers {
     numbers: Mutex<BTreeMap<WorkerId, WorkerNo>>,
     /// How fast workers compute, all together.
     pace: Arc<Pace>,
+    /// What a request of this gateway's has to be computed, on average.
+    typical: Typical,
 }
 
 impl Workers {
@@ -96,6 +99,19 @@ impl Workers {
         table.routable_bits.remove(no.0);
         self.table.store(Arc::new(table));
         true
+    }
+
+    /// A worker told that it has so many requests more than gateways account for.
+    pub(crate) fn told_unseen(&self, cell: &WorkerCell, requests: u32, now_us: u64) {
+        let table = self.table.load();
+        let (mut all, mut queued) = (0, 0_u64);
+        for cell in table.by_no.iter().flatten() {
+            let own = cell.load();
+            (all, queued) = (all + own.requests, queued + own.queued_tokens);
+            queued -= cell.computed_of(own.queued_tokens, now_us);
+        }
+        self.typical.look(Load { requests: all, queued_tokens: queued });
+        cell.told_unseen(requests, self.typical.tokens(), now_us);
     }
 
     /// Appends what this gateway has outstanding on every worker it knows, zeros included.

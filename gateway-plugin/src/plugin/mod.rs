@@ -58,6 +58,9 @@ pub use self::view::{VIEW_AGE_MAX, View};
 use crate::index::Reading;
 use crate::policy::{Policy, mix};
 
+/// How long after a worker told its load to wait until other gateways' registers are here, too.
+pub const REGISTERS_SETTLE: Duration = Duration::from_millis(50);
+
 /// What a plugin is told once.
 #[derive(Clone, Debug, Default)]
 pub struct PluginConfig {
@@ -161,6 +164,46 @@ impl Plugin {
         capacity_tokens: Option<u64>,
     ) {
         self.submit(Local::Probed { worker: worker.clone(), started_at, token, capacity_tokens });
+    }
+
+    /// Such a share of the other gateways is not heard at present: what they place is not known here. While it is not 0, the
+    /// worker that every gateway would pick for a prompt is compared, too, as if it held that share of it.
+    pub fn set_unheard(&self, share: f64) {
+        self.parts.view.set_unheard(share);
+    }
+
+    /// The share of the other gateways that is not heard at present.
+    #[must_use]
+    pub fn unheard(&self) -> f64 {
+        self.parts.view.unheard()
+    }
+
+    /// Requests that gateways have outstanding on the worker, as far as this one knows.
+    #[must_use]
+    pub fn accounted_requests(&self, worker: &WorkerId) -> u32 {
+        let reading = self.parts.index.load();
+        self.parts
+            .workers
+            .find(worker)
+            .map_or(0, |cell| cell.load().requests.saturating_add(reading.others(cell.no()).requests))
+    }
+
+    /// A worker told how many requests it has, waiting ones included. `accounted_before` is [`Self::accounted_requests`] as read
+    /// before it was asked; call this a little after its answer ([`REGISTERS_SETTLE`]), so that what other gateways sent meanwhile is known.
+    /// What it has beyond both counts in decisions until it tells again, or for ten seconds.
+    pub fn worker_told(&self, worker: &WorkerId, requests: u32, accounted_before: u32) {
+        let accounted = accounted_before.max(self.accounted_requests(worker));
+        if let Some(cell) = self.parts.workers.find(worker) {
+            let unseen = requests.saturating_sub(accounted);
+            self.parts.workers.told_unseen(&cell, unseen, self.parts.clock.now_us());
+        }
+    }
+
+    /// What the worker has to do that no gateway accounts for, as far as it told.
+    #[must_use]
+    pub fn unseen_load(&self, worker: &WorkerId) -> Load {
+        let now_us = self.parts.clock.now_us();
+        self.parts.workers.find(worker).map_or_else(Load::default, |cell| cell.unseen(now_us))
     }
 
     /// This gateway cannot reach the worker (`true`), or can again. Nobody else is told.

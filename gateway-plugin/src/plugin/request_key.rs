@@ -72,6 +72,14 @@ impl RequestKey {
         self.chain.get(1).or(self.chain.first()).map(|block| block.0)
     }
 
+    /// A hash that names a part of the prompt that its later turns have, too, and few other prompts: its first 2, 8, 32, 128, …
+    /// blocks, as many as it has. `None` with less than two.
+    #[must_use]
+    pub fn stem(&self) -> Option<u64> {
+        let blocks = self.chain.len().checked_ilog2()?.checked_sub(1)? / 2;
+        self.chain.get((2 << (2 * blocks)) - 1).map(|block| block.0)
+    }
+
     /// The prompt's length.
     #[must_use]
     pub const fn prompt(&self) -> Prompt {
@@ -132,6 +140,18 @@ mod tests {
     fn keyspace(unit: Unit, block_units: u32) -> Arc<Keyspace> {
         let model = ModelName::new("m").expect("a name");
         Arc::new(Keyspace::new(model, unit, block_units, HashKey::ZERO.id()).expect("a block size"))
+    }
+
+    #[test]
+    fn the_stem_stays_while_a_prompt_grows_and_is_as_long_as_it_can_be() {
+        let (keyspace, key) = (keyspace(Unit::Bytes, 16), HashKey::ZERO);
+        let text: Vec<u8> = (0..16 * 200_u32).map(|n| (n * n / 7) as u8).collect();
+        let of = |blocks: usize| RequestKey::of_bytes(&keyspace, &key, b"", &text[..16 * blocks]);
+        let named = |blocks: usize| of(blocks).stem();
+        assert_eq!([0, 1].map(named), [None, None]);
+        for (blocks, stem) in [(2, 2), (7, 2), (8, 8), (31, 8), (32, 32), (127, 32), (128, 128), (200, 128)] {
+            assert_eq!(named(blocks), of(200).chain().get(stem - 1).map(|block| block.0), "{blocks} blocks");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::ticket::Ticket;
 use super::{Plugin, RequestKey, spans};
 use crate::index::{Overlap, Reading};
 use crate::load::{Table, WorkerNo};
-use crate::policy::{Choice, Fleet, Policy, Query, Scored, choose};
+use crate::policy::{Choice, Fleet, Home, Policy, Query, Scored, choose};
 
 /// The workers as one decision sees them.
 struct Candidates<'a> {
@@ -61,6 +61,10 @@ impl Fleet for Candidates<'_> {
         self.reading.others(worker)
     }
 
+    fn unseen_load(&self, worker: WorkerNo) -> Load {
+        self.table.cell(worker).map_or_else(Load::default, |cell| cell.unseen(self.now_us))
+    }
+
     fn computed_of(&self, worker: WorkerNo, queued_tokens: u64) -> u64 {
         self.table.cell(worker).map_or(0, |cell| cell.computed_of(queued_tokens, self.now_us))
     }
@@ -101,6 +105,7 @@ impl Plugin {
             prompt: key.prompt(),
             session: hints.session,
             prefix: key.prefix(),
+            home: self.home(key),
             turn,
         };
         let Some(choice) = spans::policy(|| choose(self.policy, &query, &fleet, word)) else {
@@ -110,6 +115,14 @@ impl Plugin {
         let outcome = self.label(&choice.chosen, &looked, &fleet, hints);
         self.counters.outcome(outcome);
         Ok(routed(key, choice, outcome, &fleet, self.view_age()))
+    }
+
+    fn home(&self, key: &RequestKey) -> Option<Home> {
+        let unheard = self.parts.view.unheard();
+        if unheard == 0.0 {
+            return None;
+        }
+        Some(Home { key: key.stem()?, hope: unheard })
     }
 
     fn look_up(&self, key: &RequestKey, reading: &Reading) -> Result<Overlap, Skipped> {

@@ -16,6 +16,7 @@ use super::*;
 
 mod pace;
 mod tickets;
+mod unseen;
 
 fn id(name: &str) -> WorkerId {
     WorkerId::new(name, 0).expect("a name")

@@ -2,7 +2,7 @@
 //!
 //! Not here: what routing does about it (`plugin`).
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use covey_mesh::note::ClockState;
@@ -15,6 +15,8 @@ pub const VIEW_AGE_MAX: Duration = Duration::from_secs(1);
 pub struct View {
     clean_once: AtomicBool,
     clock: AtomicU8,
+    /// As the bits of an `f64`.
+    unheard: AtomicU64,
 }
 
 impl View {
@@ -37,6 +39,17 @@ impl View {
             ClockState::Behind => 2,
         };
         self.clock.store(byte, Ordering::Release);
+    }
+
+    /// Such a share of the other gateways is not heard at present.
+    pub fn set_unheard(&self, share: f64) {
+        self.unheard.store(share.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);
+    }
+
+    /// The share of the other gateways that is not heard at present.
+    #[must_use]
+    pub fn unheard(&self) -> f64 {
+        f64::from_bits(self.unheard.load(Ordering::Relaxed))
     }
 
     /// Whether the replica has been clean since its life began.

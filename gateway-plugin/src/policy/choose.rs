@@ -31,8 +31,19 @@ pub struct Query<'a> {
     pub session: Option<u64>,
     /// A hash of the prompt's first blocks, if it has a block.
     pub prefix: Option<u64>,
+    /// Where turns that this gateway cannot know of would have gone, while it does not hear all gateways.
+    pub home: Option<Home>,
     /// How many requests this gateway routed before.
     pub turn: u64,
+}
+
+/// The worker that every gateway picks for a prompt without asking another, by rendezvous hashing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Home {
+    /// A hash that the prompt's other turns have, too.
+    pub key: u64,
+    /// The share of the prompt that the worker may be hoped to hold.
+    pub hope: f64,
 }
 
 /// The workers there are, as the gateway sees them at one moment.
@@ -45,6 +56,8 @@ pub trait Fleet {
     fn own_load(&self, worker: WorkerNo) -> Load;
     /// What the other live gateways have outstanding there.
     fn others_load(&self, worker: WorkerNo) -> Load;
+    /// What the worker has to do besides, as far as it told: no gateway accounts for it.
+    fn unseen_load(&self, worker: WorkerNo) -> Load;
     /// How much of so many queued tokens the worker has computed by now.
     fn computed_of(&self, worker: WorkerNo, queued_tokens: u64) -> u64;
     /// How many times longer than the fleet the worker computes at a token; 1 where they are alike, or it is not known.
@@ -82,7 +95,11 @@ pub struct Choice {
 pub fn choose(policy: Policy, query: &Query<'_>, fleet: &impl Fleet, word: u64) -> Option<Choice> {
     let breaks_ties = matches!(policy, Policy::Mesh | Policy::Local);
     let session = query.session.filter(|_| breaks_ties);
-    let field = Field { query, fleet, counts_others: policy != Policy::Local, session };
+    let mut field = Field { query, fleet, counts_others: policy != Policy::Local, session, home: None };
+    if let Some(home) = query.home.filter(|_| policy == Policy::Mesh) {
+        let hoped = (query.prompt.reusable_tokens(u32::MAX) as f64 * home.hope) as u64;
+        field.home = field.highest(home.key).map(|worker| (worker, hoped));
+    }
     let mut chance = Chance(word);
     match policy {
         Policy::Mesh | Policy::Local => field.deepest_or_lighter(&mut chance),
@@ -100,6 +117,8 @@ struct Field<'a, F> {
     counts_others: bool,
     /// The session whose worker wins ties.
     session: Option<u64>,
+    /// The prompt's home, and how many of its tokens that may be hoped to hold.
+    home: Option<(WorkerNo, u64)>,
 }
 
 impl<F: Fleet> Field<'_, F> {
@@ -122,11 +141,13 @@ impl<F: Fleet> Field<'_, F> {
             let Some(worker) = self.usable_where(start, new) else { break };
             compared.push(self.scored(worker));
         }
-        let home = self.session.and_then(|key| self.highest(key));
-        if let Some(worker) = home.filter(|worker| compared.iter().all(|other| other.worker != *worker)) {
-            compared.push(self.scored(worker));
+        let of_session = self.session.and_then(|key| self.highest(key));
+        for worker in self.home.map(|(worker, _)| worker).into_iter().chain(of_session) {
+            if compared.iter().all(|other| other.worker != worker) {
+                compared.push(self.scored(worker));
+            }
         }
-        self.best(compared, holders, home)
+        self.best(compared, holders, of_session)
     }
 
     /// The lowest score. Of equals the session's worker, or the first, so holders before samples.
@@ -139,6 +160,7 @@ impl<F: Fleet> Field<'_, F> {
         let at = tied_home.unwrap_or(first);
         let reason = match holders {
             _ if tied_home.is_some() => Reason::Session,
+            _ if at >= holders && self.home.is_some_and(|(worker, _)| worker == compared[at].worker) => Reason::Home,
             0 => Reason::Load,
             _ if at < holders => Reason::Holder,
             _ => Reason::Lighter,
@@ -179,11 +201,17 @@ impl<F: Fleet> Field<'_, F> {
     fn scored(&self, worker: WorkerNo) -> Scored {
         let depth = self.query.overlap.map_or(0, |overlap| overlap.depth_of(worker));
         let own = self.fleet.own_load(worker);
-        let others = if self.counts_others { self.fleet.others_load(worker) } else { Load::default() };
-        let uncached = self.query.prompt.tokens() - self.query.prompt.reusable_tokens(depth);
-        let requests = u64::from(own.requests) + u64::from(others.requests);
+        let (others, unseen) = if self.counts_others {
+            (self.fleet.others_load(worker), self.fleet.unseen_load(worker))
+        } else {
+            (Load::default(), Load::default())
+        };
+        let hoped = self.home.filter(|(home, _)| *home == worker).map_or(0, |(_, tokens)| tokens);
+        let uncached = self.query.prompt.tokens() - self.query.prompt.reusable_tokens(depth).max(hoped);
+        let requests = u64::from(own.requests) + u64::from(others.requests) + u64::from(unseen.requests);
         let queued = own.queued_tokens.saturating_add(others.queued_tokens);
         let queued = queued - self.fleet.computed_of(worker, queued).min(queued);
+        let queued = queued.saturating_add(unseen.queued_tokens);
         let work = (uncached.saturating_add(queued) as f64 * self.fleet.slowness(worker)) as u64;
         Scored { worker, depth, queued, score: work.saturating_add(requests * REQUEST_TOKENS) }
     }

@@ -12,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub(crate) use self::choose::mix;
-pub use self::choose::{Choice, Fleet, Query, REQUEST_TOKENS, Scored, choose};
+pub use self::choose::{Choice, Fleet, Home, Query, REQUEST_TOKENS, Scored, choose};
 pub use self::prompt::Prompt;
 
 /// How workers are chosen.
@@ -114,6 +114,8 @@ pub enum Reason {
     Session,
     /// The prompt's first blocks.
     Prefix,
+    /// This gateway does not hear all others, and the worker is the one that each of them would pick for the prompt.
+    Home,
 }
 
 impl Reason {
@@ -128,6 +130,7 @@ impl Reason {
             Self::Chance => "chance",
             Self::Session => "session",
             Self::Prefix => "prefix",
+            Self::Home => "home",
         }
     }
 }

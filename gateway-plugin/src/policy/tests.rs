@@ -8,6 +8,7 @@ use super::*;
 use crate::index::Overlap;
 use crate::load::WorkerNo;
 
+mod apart;
 mod guards;
 
 /// A fleet whose numbers are set by hand.
@@ -18,6 +19,8 @@ struct Numbers {
     own: Vec<Load>,
     others: Vec<Load>,
     computed: Vec<u64>,
+    /// What workers told beyond that.
+    unseen: Vec<Load>,
     slowness: Vec<f64>,
 }
 
@@ -30,6 +33,7 @@ impl Numbers {
             own: idle.clone(),
             others: idle,
             computed: Vec::new(),
+            unseen: Vec::new(),
             slowness: vec![1.0; count as usize],
         }
     }
@@ -58,6 +62,10 @@ impl Fleet for Numbers {
         self.others[worker.0 as usize]
     }
 
+    fn unseen_load(&self, worker: WorkerNo) -> Load {
+        self.unseen.get(worker.0 as usize).copied().unwrap_or_default()
+    }
+
     fn computed_of(&self, worker: WorkerNo, _: u64) -> u64 {
         self.computed.get(worker.0 as usize).copied().unwrap_or(0)
     }
@@ -79,7 +87,7 @@ fn prompt(blocks: u64) -> Prompt {
 }
 
 fn query(overlap: Option<&Overlap>) -> Query<'_> {
-    Query { overlap, prompt: prompt(100), session: None, prefix: None, turn: 0 }
+    Query { overlap, prompt: prompt(100), session: None, prefix: None, home: None, turn: 0 }
 }
 
 fn queued(queued_tokens: u64) -> Load {
@@ -127,7 +135,8 @@ fn a_worker_that_is_down_is_never_chosen_by_any_policy() {
     let mut fleet = Numbers::idle(6);
     fleet.down = vec![0, 3, 5];
     for policy in Policy::ALL {
-        let query = Query { session: Some(4), prefix: Some(9), ..query(Some(&overlap)) };
+        let home = Some(Home { key: 2, hope: 1.0 });
+        let query = Query { session: Some(4), prefix: Some(9), home, ..query(Some(&overlap)) };
         for word in 0..100 {
             let choice = choose(policy, &Query { turn: word, ..query }, &fleet, word).expect("three are up");
             assert!(fleet.is_usable(choice.chosen.worker), "{policy} chose {choice:?}");

@@ -14,9 +14,13 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::gateway::Gateway;
 use super::probe::{self, Metrics, UNTRACKED};
 use super::workers::{Turned, Worker};
+use crate::plugin::REGISTERS_SETTLE;
 
 /// How long a health check may take.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The pause between two probes while some gateway is not heard, at most.
+const PROBE_UNHEARD: Duration = Duration::from_secs(1);
 
 /// Checks the health of an address for ever: its ranks are one process.
 pub(super) async fn watch(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>) {
@@ -67,16 +71,32 @@ pub(super) async fn watch_cache(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>
             let url = &first.url;
             // Read before the probe is sent: an answer that left under an older incarnation must not raise a newer one (P12).
             let started_at: Vec<_> = workers.iter().map(|worker| gateway.plugin().incarnation(&worker.id)).collect();
+            let accounted: Vec<_> =
+                workers.iter().map(|worker| gateway.plugin().accounted_requests(&worker.id)).collect();
             let found = probe::probe(gateway.client(), url).await;
             let mut warns = false;
             for (worker, started_at) in workers.iter().zip(started_at) {
                 warns |= take(&gateway, worker, started_at, found.as_ref(), warned);
             }
             warned |= warns;
+            if found.is_some() {
+                sleep(REGISTERS_SETTLE).await;
+            }
+            for (worker, accounted) in workers.iter().zip(accounted) {
+                if let Some(requests) = found.as_ref().and_then(|found| found.of(worker.rank).requests) {
+                    gateway.plugin().worker_told(&worker.id, requests, accounted);
+                }
+            }
         }
-        let pause = jittered(gateway.config().timeouts.probe_interval, first, round);
+        let pause = jittered(pause(&gateway), first, round);
         let _ = timeout(pause, first.probe_wanted.notified()).await;
     }
+}
+
+/// Until the next probe. What unheard gateways send is known from workers alone.
+fn pause(gateway: &Gateway) -> Duration {
+    let pause = gateway.config().timeouts.probe_interval;
+    if gateway.plugin().unheard() > 0.0 { pause.min(PROBE_UNHEARD) } else { pause }
 }
 
 /// What a probe found, for one of the ranks. `true` when the operator was warned about it.

@@ -1,4 +1,4 @@
-//! Reading a worker's cache off its own metrics: which life it is in, and how much it holds.
+//! Reading a worker off its own metrics: which life it is in, how much its cache holds, how many requests it has.
 //!
 //! vLLM: `process_start_time_seconds` is the life's token, `vllm:cache_config_info{block_size, num_gpu_blocks}` the
 //! capacity, of each data-parallel rank where its series carry `engine`. An engine without metrics that answers `/get_server_info` (SGLang) gives `max_total_num_tokens`; its lives
@@ -18,6 +18,9 @@ use super::workers::Probed;
 const METRICS_BYTES_MAX: usize = 16 << 20;
 /// How long a probe may take; metrics of a busy engine can be slow.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// What vLLM and SGLang call the requests they have.
+const REQUEST_GAUGES: [&str; 4] =
+    ["vllm:num_requests_running", "vllm:num_requests_waiting", "sglang:num_running_reqs", "sglang:num_queue_reqs"];
 /// The token of an engine that does not tell its lives apart.
 pub(super) const UNTRACKED: &str = "untracked";
 
@@ -29,13 +32,19 @@ pub(super) struct Metrics {
     capacity_tokens: Option<u64>,
     /// Of single ranks.
     ranks: BTreeMap<u16, u64>,
+    /// Requests running and waiting, of all ranks together.
+    requests: Option<u32>,
+    /// Of single ranks.
+    requests_of: BTreeMap<u16, u32>,
 }
 
 impl Metrics {
     /// What they say of one rank, or of the only one. Where no rank has a series, each has what is told of all.
     pub(super) fn of(&self, rank: Option<u16>) -> Probed {
         let of_rank = |rank| if self.ranks.is_empty() { self.capacity_tokens } else { self.ranks.get(&rank).copied() };
-        Probed { token: self.token.clone(), capacity_tokens: rank.map_or(self.capacity_tokens, of_rank) }
+        // Unlike a capacity, what several ranks have to do together says nothing of one.
+        let requests = rank.map_or(self.requests, |rank| self.requests_of.get(&rank).copied());
+        Probed { token: self.token.clone(), capacity_tokens: rank.map_or(self.capacity_tokens, of_rank), requests }
     }
 
     /// Whether a rank's capacity is what is told of all.
@@ -82,6 +91,7 @@ fn parse(text: &str) -> Metrics {
     let mut token = UNTRACKED.to_owned();
     let mut capacity: Option<u64> = None;
     let mut ranks = BTreeMap::new();
+    let (mut requests, mut requests_of): (Option<u32>, BTreeMap<u16, u32>) = (None, BTreeMap::new());
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("process_start_time_seconds") {
             let value = rest.rsplit_once('}').map_or(rest, |(_, value)| value).split_whitespace().next();
@@ -98,9 +108,27 @@ fn parse(text: &str) -> Metrics {
                 let rank = label(labels, "engine").and_then(|rank| rank.parse::<u16>().ok());
                 ranks.extend(rank.filter(|_| tokens > 0).map(|rank| (rank, tokens)));
             }
+        } else if let Some((engine, count)) = REQUEST_GAUGES.iter().find_map(|gauge| count_of(line, gauge)) {
+            requests = Some(requests.unwrap_or_default().saturating_add(count));
+            if let Some(rank) = engine {
+                let of_rank = requests_of.entry(rank).or_default();
+                *of_rank = of_rank.saturating_add(count);
+            }
         }
     }
-    Metrics { token, capacity_tokens: capacity.filter(|tokens| *tokens > 0), ranks }
+    Metrics { token, capacity_tokens: capacity.filter(|tokens| *tokens > 0), ranks, requests, requests_of }
+}
+
+/// A gauge of requests: the rank that it is of, if it says, and how many.
+fn count_of(line: &str, gauge: &str) -> Option<(Option<u16>, u32)> {
+    let rest = line.strip_prefix(gauge)?;
+    let (labels, value) = match rest.strip_prefix('{') {
+        Some(labelled) => labelled.rsplit_once('}')?,
+        None => ("", rest.strip_prefix(' ')?),
+    };
+    let value: f64 = value.split_whitespace().next()?.parse().ok()?;
+    let rank = ["engine", "dp_rank"].iter().find_map(|name| label(labels, name)).and_then(|rank| rank.parse().ok());
+    (value.is_finite() && value >= 0.0).then_some((rank, value as u32))
 }
 
 /// The value of one label of `a="x",b="y"} 1.0`. Values that hold escapes are of no interest here.
@@ -133,7 +161,8 @@ mod tests {
 
     #[test]
     fn vllm_metrics_say_life_and_capacity() {
-        let expected = Probed { token: "1.76440000123e+09".to_owned(), capacity_tokens: Some(120_000) };
+        let expected =
+            Probed { token: "1.76440000123e+09".to_owned(), capacity_tokens: Some(120_000), requests: Some(3) };
         assert_eq!(parse(VLLM).of(None), expected);
     }
 
@@ -153,11 +182,29 @@ mod tests {
     #[test]
     fn other_text_is_an_untracked_engine_of_unknown_capacity() {
         for text in ["", "<html>", "vllm:cache_config_info{block_size=\"16\"", "process_start_time_seconds\n"] {
-            let expected = Probed { token: UNTRACKED.to_owned(), capacity_tokens: None };
+            let expected = Probed { token: UNTRACKED.to_owned(), capacity_tokens: None, requests: None };
             assert_eq!((parse(text).of(None), parse(text).of(Some(1))), (expected.clone(), expected), "{text:?}");
         }
         let unknown = "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1.0\n";
         assert_eq!(parse(unknown).of(None).capacity_tokens, None);
+    }
+
+    #[test]
+    fn requests_that_run_and_wait_are_told_of_each_rank() {
+        let told = |text: &str, rank| parse(text).of(rank).requests;
+        let vllm = format!(
+            "{VLLM}vllm:num_requests_waiting{{engine=\"0\"}} 4.0\nvllm:num_requests_running{{engine=\"1\"}} 2\n\
+             vllm:num_requests_waiting_by_reason{{engine=\"0\",reason=\"capacity\"}} 4.0\n"
+        );
+        assert_eq!([None, Some(0), Some(1), Some(2)].map(|rank| told(&vllm, rank)), [Some(9), Some(7), Some(2), None]);
+        let sglang = "sglang:num_running_reqs{dp_rank=\"0\"} 5.0\nsglang:num_queue_reqs{dp_rank=\"0\"} 6.0\n";
+        assert_eq!([None, Some(0)].map(|rank| told(sglang, rank)), [Some(11), Some(11)]);
+        assert_eq!(told("sglang:num_queue_reqs 7\n", None), Some(7), "without labels");
+        assert_eq!(told("sglang:num_queue_reqs 7\n", Some(0)), None, "of which rank is not said");
+        for damaged in ["vllm:num_requests_running", "vllm:num_requests_running{a=\"}", "vllm:num_requests_running NaN"]
+        {
+            assert_eq!(told(damaged, None), None, "{damaged}");
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(super) async fn film(gateway: Arc<Gateway>, reel: Arc<Reel>) {
         looks.tick().await;
         let status = gateway.mesh().status();
         let silent_ms = u64::try_from(gateway.mesh().silent_for().as_millis()).unwrap_or(u64::MAX);
+        gateway.plugin().set_unheard(unheard(&status));
         let look = glance(&status, silent_ms);
         since += 1;
         if since < LOOKS_A_FRAME && look == seen {
@@ -55,6 +56,17 @@ pub(super) async fn film(gateway: Arc<Gateway>, reel: Arc<Reel>) {
             faults: Vec::new(),
         }));
     }
+}
+
+/// The share of the other gateways that cannot be heard. By name, because one that began anew has another life; one that left
+/// is not missed.
+fn unheard(status: &Status) -> f64 {
+    let mut others: BTreeMap<&str, bool> = BTreeMap::new();
+    for peer in status.peers.iter().filter(|peer| !peer.left && peer.name != status.name) {
+        *others.entry(&peer.name).or_default() |= peer.linked && peer.member != Some(false);
+    }
+    let silent = others.values().filter(|is_heard| !**is_heard).count();
+    silent as f64 / others.len().max(1) as f64
 }
 
 /// What is worth a frame at once when it changes: who is there, how far, and whether they agree.
@@ -113,6 +125,17 @@ mod tests {
     use covey_mesh::status::PeerStatus;
 
     use super::*;
+
+    #[test]
+    fn the_share_that_is_not_heard_goes_by_names_without_those_that_left() {
+        let peer = |name: &str, linked, left| PeerStatus { name: name.into(), linked, left, ..PeerStatus::default() };
+        let share = |peers: Vec<PeerStatus>| unheard(&Status { name: "me".into(), peers, ..Status::default() });
+        assert_eq!(share(Vec::new()), 0.0, "nobody was ever met");
+        assert_eq!(share(vec![peer("a", true, false), peer("me", false, false)]), 0.0, "an earlier life of one's own");
+        assert_eq!(share(vec![peer("a", false, false), peer("a", true, false), peer("b", false, true)]), 0.0);
+        assert_eq!(share(vec![peer("a", false, false), peer("b", true, false)]), 0.5);
+        assert_eq!(share(vec![PeerStatus { member: Some(false), ..peer("a", true, false) }]), 1.0);
+    }
 
     #[test]
     fn a_frame_is_due_when_somebody_falls_silent_or_differs_and_not_for_each_op() {

@@ -31,6 +31,8 @@ pub struct Probed {
     pub token: String,
     /// Its cache in tokens, when it says.
     pub capacity_tokens: Option<u64>,
+    /// Requests it has, waiting ones included, when it says.
+    pub requests: Option<u32>,
 }
 
 #[derive(Debug, Default)]

@@ -11,19 +11,25 @@ use super::arms::Arm;
 /// Comparisons whose settings are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SuiteName {
-    /// 240 workers, 1 and 8 gateways, 305 to 900 sessions a second, four shapes of prompts, one gateway cut off
+    /// 240 workers, 1 and 8 gateways, 305 to 900 sessions a second, four shapes of prompts, one gateway cut off or replaced
     Published,
 }
 
 /// Settings; the defaults are those of the published yardstick.
 #[derive(Args, Clone, Debug)]
 pub struct EvalArgs {
-    /// Play a fixed comparison in place of a workload of one's own; of the other flags --quick, --seed and --json count
+    /// Play a fixed comparison in place of a workload of one's own; of the other flags --quick, --shapes, --rates, --seed and --json count
     #[arg(long, value_enum)]
     pub suite: Option<SuiteName>,
     /// A tenth of the suite's fleet and one shape
     #[arg(long, requires = "suite")]
     pub quick: bool,
+    /// Only these shapes of the suite: chat, agentic, documents, hot. Default: all
+    #[arg(long, requires = "suite", value_delimiter = ',', value_parser = ["chat", "agentic", "documents", "hot"])]
+    pub shapes: Vec<String>,
+    /// Only these rates of the suite, in sessions a second: 305, 611, 900. Default: all
+    #[arg(long, requires = "suite", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub rates: Vec<u32>,
     /// Trace in Mooncake's format (JSON lines, plain or .zst). Default: sessions of agents made up from the seed
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::arms::MeshFigures;
+use super::arms::{MeshFigures, Trouble};
 use super::fleet::Fleet;
 
 /// Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom; beyond, the normal one.
@@ -13,6 +13,10 @@ const T_95: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306
 /// One request that was answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
+    /// The gateway it came to.
+    pub gateway: usize,
+    /// When, in microseconds.
+    pub arrived_us: u64,
     /// From its coming to the first byte, in microseconds.
     pub ttft_us: u64,
     /// Its prompt.
@@ -58,6 +62,44 @@ pub struct Figures {
     pub degraded: usize,
     /// What the mesh cost.
     pub mesh: Option<MeshFigures>,
+    /// How requests fared while a gateway was in trouble.
+    pub troubled: Option<Troubled>,
+}
+
+/// Follow-ups that came between a trouble's beginning and its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Troubled {
+    /// Cached share of their prompts at the gateway that was in trouble.
+    pub there: f64,
+    /// The same of those that came to it within the first two seconds; `None` when none did.
+    pub there_at_first: Option<f64>,
+    /// The same at the others.
+    pub elsewhere: f64,
+}
+
+/// What counts as the beginning of a trouble, in microseconds.
+const AT_FIRST_US: u64 = 2_000_000;
+
+impl Troubled {
+    /// Of these requests; the first gateway is the one in trouble.
+    #[must_use]
+    pub fn new(samples: &[Sample], trouble: &Trouble) -> Self {
+        let (from_us, to_us) = (trouble.from_us, trouble.to_us);
+        let of = |to_us: u64, is_there: bool| {
+            let during = |sample: &&Sample| {
+                sample.is_followup && (from_us..to_us).contains(&sample.arrived_us) && (sample.gateway == 0) == is_there
+            };
+            let sum = |of: fn(&Sample) -> u64| samples.iter().filter(during).map(of).sum::<u64>();
+            (sum(|sample| sample.hit_tokens), sum(|sample| sample.input_tokens))
+        };
+        let at_first = of(from_us + AT_FIRST_US, true);
+        let share_of = |(part, whole)| share(part, whole);
+        Self {
+            there: share_of(of(to_us, true)),
+            there_at_first: (at_first.1 > 0).then(|| share_of(at_first)),
+            elsewhere: share_of(of(to_us, false)),
+        }
+    }
 }
 
 impl Figures {
@@ -92,6 +134,7 @@ impl Figures {
             prediction_error_p95: rank(&errors, 95),
             degraded: samples.iter().filter(|sample| sample.is_degraded).count(),
             mesh,
+            troubled: None,
         }
     }
 }
@@ -138,6 +181,8 @@ mod tests {
     fn shares_ranks_and_errors_are_of_all_samples() {
         let sample = |ttft_us, hit_tokens, predicted_tokens, is_followup| Sample {
             ttft_us,
+            gateway: 0,
+            arrived_us: 0,
             input_tokens: 100,
             hit_tokens,
             bound_tokens: 80,

@@ -19,7 +19,7 @@ mod suite;
 mod trace;
 
 pub use args::{EvalArgs, SuiteName};
-pub use arms::{Arm, MeshFigures, Setting};
+pub use arms::{Arm, Harm, MeshFigures, Setting, Trouble};
 pub use figures::{Figures, Interval, Sample};
 pub use fleet::{Fleet, FleetConfig};
 pub use generate::{Shape, sessions};

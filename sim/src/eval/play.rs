@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::arms::{Arm, Decision, Request, Router, Setting, router};
-use super::figures::{Figures, Sample};
+use super::figures::{Figures, Sample, Troubled};
 use super::fleet::{Fleet, FleetConfig, Sent};
 use super::lru::Lru;
 use super::trace::Trace;
@@ -74,7 +74,9 @@ pub fn play(arm: Arm, trace: &Trace, config: FleetConfig, setting: &Setting) -> 
     };
     play.run();
     let mesh = play.router.finish();
-    Figures::new(&play.samples, &play.fleet, mesh)
+    let mut figures = Figures::new(&play.samples, &play.fleet, mesh);
+    figures.troubled = setting.trouble.map(|trouble| Troubled::new(&play.samples, &trouble));
+    figures
 }
 
 impl Play<'_> {
@@ -91,7 +93,9 @@ impl Play<'_> {
 
     fn arrive(&mut self, now_us: u64, nth: usize) {
         let ask = &self.trace.asks[nth];
-        let gateway = self.spray.below(self.gateways);
+        let drawn = self.spray.below(self.gateways);
+        let mut from_drawn = (0..self.gateways).map(|step| (drawn + step) % self.gateways);
+        let gateway = from_drawn.find(|gateway| self.router.is_ready(now_us, *gateway)).unwrap_or(drawn);
         let block_tokens = self.fleet.config().block_tokens;
         let bound_tokens = ask.tokens_in(self.pooled.depth(&ask.blocks), block_tokens);
         let _ = self.pooled.touch(&ask.blocks);
@@ -121,6 +125,8 @@ impl Play<'_> {
             self.due.push(Reverse((now_us + self.trace.asks[follower].at_us, Event::Arrives, follower)));
         }
         self.samples.push(Sample {
+            gateway: flight.gateway,
+            arrived_us: flight.arrived_us,
             ttft_us: now_us - flight.arrived_us,
             input_tokens: ask.input_tokens,
             hit_tokens: sent.hit_tokens,

@@ -40,7 +40,7 @@ pub(super) fn compare(
     let jobs: Vec<(Arm, u64)> = arms.iter().flat_map(|arm| seeds.iter().map(|seed| (*arm, *seed))).collect();
     let figures = in_parallel(jobs.len(), |nth| {
         let (arm, seed) = jobs[nth];
-        play(arm, &trace_of(seed), config, &Setting { seed, gateways, cut: None })
+        play(arm, &trace_of(seed), config, &Setting { seed, gateways, trouble: None })
     });
     let mut figures = figures.into_iter();
     let runs = |arm: &Arm, figures: &mut dyn Iterator<Item = Figures>| ArmRuns {
@@ -86,7 +86,9 @@ pub(super) fn in_parallel(jobs: usize, job: impl Fn(usize) -> Figures + Sync) ->
 /// When the trace cannot be read, in words for a terminal.
 pub fn run(args: &EvalArgs) -> Result<ExitCode, String> {
     if args.suite.is_some() {
-        let (text, json, missed) = Suite { is_quick: args.quick, seed: args.seed }.run();
+        let (text, json, missed) =
+            Suite { is_quick: args.quick, seed: args.seed, shapes: args.shapes.clone(), rates: args.rates.clone() }
+                .run();
         say(&text)?;
         write_json(args, &json)?;
         return Ok(if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });

@@ -1,12 +1,12 @@
 //! Routing compared in virtual time: what Covey must come near, what it must beat, and that the suite keeps its marks.
 
-use covey_sim::eval::{Arm, Ask, Figures, FleetConfig, Setting, Shape, Trace, play, sessions};
+use covey_sim::eval::{Arm, Ask, Figures, FleetConfig, Harm, Setting, Shape, Trace, Trouble, play, sessions};
 
 const FLEET: FleetConfig =
     FleetConfig { workers: 12, cache_tokens: 120_000, prefill_tokens_per_s: 10_000, block_tokens: 64 };
 
 fn played(arm: Arm, trace: &Trace, gateways: usize) -> Figures {
-    play(arm, trace, FLEET, &Setting { seed: 7, gateways, cut: None })
+    play(arm, trace, FLEET, &Setting { seed: 7, gateways, trouble: None })
 }
 
 #[test]
@@ -50,7 +50,11 @@ fn a_block_that_everybody_has_attracts_nobody() {
 #[test]
 fn a_gateway_that_was_cut_off_ends_equal_to_the_others() {
     let trace = sessions(&Shape::AGENTIC, 20.0, 40.0, 64, 3);
-    let setting = Setting { seed: 3, gateways: 4, cut: Some((10_000_000, 25_000_000)) };
+    let setting = Setting {
+        seed: 3,
+        gateways: 4,
+        trouble: Some(Trouble { what: Harm::Cut, from_us: 10_000_000, to_us: 25_000_000 }),
+    };
     for arm in [Arm::Covey, Arm::CoveyEvents] {
         let figures = play(arm, &trace, FLEET, &setting);
         assert_eq!(figures.mesh.expect("it is a mesh").diverged_holders, 0, "{arm:?}");

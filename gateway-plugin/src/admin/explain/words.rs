@@ -85,6 +85,7 @@ fn because(decision: &DecisionShown) -> &'static str {
         "session" if decision.policy == "sticky" => "the session's key names it",
         "session" => "it is the session's worker, and none was better",
         "prefix" => "the prompt's first blocks name it",
+        "home" => "not all gateways are heard here, and it is where each of them would send the prompt",
         _ => "this build of the tool does not know the reason",
     }
 }

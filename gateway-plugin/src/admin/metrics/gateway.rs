@@ -82,6 +82,8 @@ fn workers(page: &mut Page<'_>, gateway: &Gateway) -> Result<(), Error> {
     coverage(page, gateway, &named().collect::<Vec<_>>())?;
     let loads: Vec<_> = named().map(|(id, worker)| (id, plugin.own_load(&worker.id))).collect();
     page.gauges(names::WORKER_REQUESTS, "worker", loads.iter().map(|(id, load)| (*id, f64::from(load.requests))))?;
+    let unseen = named().map(|(id, worker)| (id, f64::from(plugin.unseen_load(&worker.id).requests)));
+    page.gauges(names::WORKER_UNSEEN, "worker", unseen)?;
     page.gauges(names::WORKER_QUEUED, "worker", loads.iter().map(|(id, load)| (*id, load.queued_tokens as f64)))
 }
 

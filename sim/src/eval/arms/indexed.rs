@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Decision, Request, Router, TwoAndTwo};
+use super::{Decision, Harm, Request, Router, Setting, TwoAndTwo};
 use crate::eval::fleet::{Fleet, Sent};
 use crate::eval::lru::Lru;
 use crate::workload::Dice;
@@ -49,16 +49,26 @@ impl Router for Exact {
 pub(super) struct PerGateway {
     dice: Dice,
     views: Vec<Vec<Lru>>,
+    /// When the first one's process is replaced.
+    cold_at_us: Option<u64>,
 }
 
 impl PerGateway {
-    pub(super) fn new(seed: u64, gateways: usize, fleet: &Fleet) -> Self {
-        Self { dice: Dice::new(seed, "eval per-gateway", 0), views: vec![caches(fleet); gateways] }
+    pub(super) fn new(setting: &Setting, fleet: &Fleet) -> Self {
+        let cold = setting.trouble.filter(|trouble| trouble.what == Harm::Cold);
+        Self {
+            dice: Dice::new(setting.seed, "eval per-gateway", 0),
+            views: vec![caches(fleet); setting.gateways],
+            cold_at_us: cold.map(|trouble| trouble.from_us),
+        }
     }
 }
 
 impl Router for PerGateway {
     fn route(&mut self, now_us: u64, request: &Request<'_>, fleet: &Fleet) -> Decision {
+        if self.cold_at_us.take_if(|at_us| *at_us <= now_us).is_some() {
+            self.views[0] = caches(fleet);
+        }
         let ask = request.ask;
         let depths: Vec<_> = self.views[request.gateway].iter().map(|cache| cache.depth(&ask.blocks)).collect();
         TwoAndTwo { depths: &depths, fleet, ask, now_us }.choose(&mut self.dice)

@@ -5,7 +5,9 @@
 //!
 //! Not here: what one gateway does (`gateway`). Upholds: same settings, same figures.
 
+mod faults;
 mod gateway;
+mod settle;
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -16,12 +18,13 @@ use covey_crdt::keyspace::{Keyspace, Unit};
 use covey_crdt::lane::LaneId;
 use covey_crdt::stored::{Generation, StoredKey, StoredLane, StoredOp};
 use covey_gateway_plugin::ingest::Scope;
-use covey_gateway_plugin::plugin::RequestKey;
+use covey_gateway_plugin::plugin::{REGISTERS_SETTLE, RequestKey};
 use covey_mesh::feed::{FeedReport, FeedState};
 use covey_mesh::input::{Input, Link, Local, Member};
 use covey_mesh::output::Class;
 
 use self::gateway::Gateway;
+pub use self::settle::MeshFigures;
 use super::{Arm, Decision, Request, Router};
 use crate::eval::fleet::{Fleet, Sent};
 use crate::eval::trace::Ask;
@@ -32,6 +35,10 @@ const LEAD_US: u64 = 10_000_000;
 /// When workers are first probed, and when engines' feeds begin, on the same clock.
 const PROBE_US: u64 = 4_000_000;
 const FEEDS_US: u64 = 8_000_000;
+/// Each gateway asks each worker for its load this often, 10 % more or less, in microseconds: real gateways' default.
+const ASK_US: u64 = 3_000_000;
+/// And this often while it does not hear all gateways.
+const ASK_UNHEARD_US: u64 = 1_000_000;
 /// From an engine's step to a gateway's reading of its events, in microseconds.
 const EVENT_LAG_US: u64 = 5_000;
 /// A frame takes this long and, by chance, on average as much again, in microseconds.
@@ -48,35 +55,40 @@ pub struct Setting {
     pub seed: u64,
     /// Gateways.
     pub gateways: usize,
-    /// Between which times the first gateway is cut off from the others, in microseconds.
-    pub cut: Option<(u64, u64)>,
+    /// What befalls the first gateway.
+    pub trouble: Option<Trouble>,
 }
 
-/// What the mesh cost and came to.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct MeshFigures {
-    /// Bytes that a gateway sent in a second, on average.
-    pub bytes_per_gateway_per_s: f64,
-    /// Frames that a gateway sent in a second, on average.
-    pub frames_per_gateway_per_s: f64,
-    /// From a placement's stamp to its being applied at another gateway, in milliseconds: half of them.
-    pub propagation_p50_ms: u64,
-    /// The same for 99 %.
-    pub propagation_p99_ms: u64,
-    /// Holders on which two gateways differ at the end.
-    pub diverged_holders: usize,
-    /// Blocks that each gateway's replica has placed or stored at the end.
-    pub blocks: u64,
-    /// Bytes of ops that a gateway retains at the end, the largest.
-    pub log_bytes: u64,
+/// What befalls a gateway between two times, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What.
+    pub what: Harm,
+    /// When it begins.
+    pub from_us: u64,
+    /// Until when requests are looked at apart, and when a cut ends.
+    pub to_us: u64,
+}
+
+/// How a gateway is troubled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// It hears no other gateway, and clients go on coming.
+    Cut,
+    /// Its process is replaced by one that knows nothing, and clients come again when it is ready.
+    Cold,
 }
 
 enum What {
-    Frame { to: usize, from: LifeId, bytes: bytes::Bytes },
+    Frame { to: LifeId, from: LifeId, bytes: bytes::Bytes },
     Wake { gateway: usize },
     Sample { gateway: usize },
     Accepted { gateway: usize, nth: usize },
+    Ask { gateway: usize, worker: usize },
+    Told { gateway: usize, worker: usize, requests: u32, accounted: u32 },
     Linked { is_up: bool },
+    Apart,
+    Replaced,
     Batch { worker: usize, op: Box<StoredOp> },
 }
 
@@ -116,6 +128,8 @@ pub(in crate::eval) struct MeshRouter {
     workers: Vec<WorkerId>,
     worker_numbers: BTreeMap<WorkerId, usize>,
     token: Token,
+    cache_tokens: u64,
+    seed: u64,
     due: BinaryHeap<Due>,
     order: u64,
     dice: Dice,
@@ -125,6 +139,8 @@ pub(in crate::eval) struct MeshRouter {
     names: HashMap<u64, BlockHash>,
     /// Batches that each engine has published.
     positions: Vec<u64>,
+    /// Requests that each worker has.
+    under_way: Vec<u32>,
     /// Whether the first gateway is cut off at present.
     is_cut: bool,
     now_us: u64,
@@ -135,8 +151,8 @@ impl MeshRouter {
         let model = ModelName::new("eval").expect("a good name");
         let block = fleet.config().block_tokens;
         let keyspace = Keyspace::new(model, Unit::Tokens, block, HashKey::ZERO.id()).expect("traces have block sizes");
-        let is_alone = arm == Arm::CoveyIsolated || setting.gateways == 1;
-        let gateways: Vec<_> = (0..setting.gateways).map(|nth| Gateway::new(nth, setting.seed, is_alone)).collect();
+        let is_alone = setting.gateways == 1;
+        let gateways: Vec<_> = (0..setting.gateways).map(|nth| Gateway::new(nth, setting.seed, 0, is_alone)).collect();
         let workers: Vec<_> =
             (0..fleet.len()).map(|nth| WorkerId::new(&format!("w{nth}"), 0).expect("a good name")).collect();
         let mut router = Self {
@@ -147,23 +163,33 @@ impl MeshRouter {
             worker_numbers: workers.iter().cloned().zip(0..).collect(),
             workers,
             token: Token::new("1").expect("a good token"),
+            cache_tokens: fleet.config().cache_tokens,
+            seed: setting.seed,
             due: BinaryHeap::new(),
             order: 0,
             dice: Dice::new(setting.seed, "eval network", 0),
             streams: HashMap::new(),
             names: HashMap::new(),
             positions: vec![0; fleet.len()],
+            under_way: vec![0; fleet.len()],
             is_cut: false,
             now_us: 0,
         };
-        if !is_alone {
+        if setting.gateways > 1 {
             router.link();
         }
-        if let Some((from_us, to_us)) = setting.cut.filter(|_| !is_alone) {
-            router.at(from_us + LEAD_US, What::Linked { is_up: false });
-            router.at(to_us + LEAD_US, What::Linked { is_up: true });
+        if arm == Arm::CoveyIsolated {
+            router.at(PROBE_US, What::Apart);
         }
-        router.begin(fleet.config().cache_tokens);
+        match setting.trouble.filter(|_| !is_alone) {
+            Some(Trouble { what: Harm::Cut, from_us, to_us }) => {
+                router.at(from_us + LEAD_US, What::Linked { is_up: false });
+                router.at(to_us + LEAD_US, What::Linked { is_up: true });
+            }
+            Some(Trouble { what: Harm::Cold, from_us, .. }) => router.at(from_us + LEAD_US, What::Replaced),
+            None => {}
+        }
+        router.begin();
         router
     }
 
@@ -177,34 +203,20 @@ impl MeshRouter {
         }
     }
 
-    /// Cuts the first gateway off, or joins it to the others again.
-    fn link_first(&mut self, is_up: bool) {
-        self.is_cut = !is_up;
-        let lives: Vec<_> = self.gateways.iter().map(Gateway::life).collect();
-        for other in 1..lives.len() {
-            for (nth, life) in [(0, lives[other]), (other, lives[0])] {
-                self.handle(nth, Input::Link(if is_up { Link::Up(life) } else { Link::Down(life) }));
-                self.handle(nth, Input::Member(if is_up { Member::Up(life) } else { Member::Down(life) }));
-            }
-        }
-    }
-
     /// Plays until the first request may come.
-    fn begin(&mut self, cache_tokens: u64) {
+    fn begin(&mut self) {
         for nth in 0..self.gateways.len() {
             self.wake(nth);
         }
         self.run_until(PROBE_US);
         for nth in 0..self.gateways.len() {
-            for worker in self.workers.clone() {
-                self.gateways[nth].plugin.worker_seen(&worker);
-                let token = self.token.clone();
-                self.gateways[nth].plugin.worker_probed(&worker, Incarnation::unknown(), token, Some(cache_tokens));
-                if self.reads_events {
-                    self.handle(nth, Input::Local(Local::Ingests { worker, can: true }));
-                }
+            self.meet_workers(nth);
+        }
+        for gateway in 0..self.gateways.len() {
+            for worker in 0..self.workers.len() {
+                let first_us = PROBE_US + self.dice.below(ASK_US as usize) as u64;
+                self.at(first_us, What::Ask { gateway, worker });
             }
-            self.drain(nth);
         }
         self.run_until(FEEDS_US);
         if self.reads_events {
@@ -221,6 +233,19 @@ impl MeshRouter {
         self.run_until(LEAD_US);
     }
 
+    /// A gateway is told its workers and probes each.
+    fn meet_workers(&mut self, nth: usize) {
+        for worker in self.workers.clone() {
+            let plugin = &self.gateways[nth].plugin;
+            plugin.worker_seen(&worker);
+            plugin.worker_probed(&worker, Incarnation::unknown(), self.token.clone(), Some(self.cache_tokens));
+            if self.reads_events {
+                self.handle(nth, Input::Local(Local::Ingests { worker, can: true }));
+            }
+        }
+        self.drain(nth);
+    }
+
     fn at(&mut self, at_us: u64, what: What) {
         self.order += 1;
         self.due.push(Due { at_us, order: self.order, what });
@@ -231,7 +256,11 @@ impl MeshRouter {
             let Some(Due { at_us, what, .. }) = self.due.pop() else { break };
             self.now_us = at_us;
             match what {
-                What::Frame { to, from, bytes } => self.handle(to, Input::Received { from, bytes }),
+                What::Frame { to, from, bytes } => {
+                    if let Some(&to) = self.by_life.get(&to) {
+                        self.handle(to, Input::Received { from, bytes });
+                    }
+                }
                 What::Wake { gateway } => {
                     if self.gateways[gateway].is_due(at_us) {
                         self.handle(gateway, Input::Elapsed);
@@ -247,17 +276,39 @@ impl MeshRouter {
                     self.gateways[gateway].accepted(nth);
                     self.drain(gateway);
                 }
+                What::Ask { gateway, worker } => self.ask(gateway, worker),
+                What::Told { gateway, worker, requests, accounted } => {
+                    self.gateways[gateway].set_time(at_us);
+                    self.gateways[gateway].publish();
+                    self.gateways[gateway].plugin.worker_told(&self.workers[worker], requests, accounted);
+                }
                 What::Linked { is_up } => self.link_first(is_up),
+                What::Apart => self.part(),
+                What::Replaced => self.replace_first(),
                 What::Batch { worker, op } => self.ingested(worker, &op),
             }
         }
         self.now_us = until_us;
     }
 
+    /// A gateway asks a worker how many requests it has.
+    fn ask(&mut self, gateway: usize, worker: usize) {
+        self.gateways[gateway].publish();
+        let (requests, accounted) =
+            (self.under_way[worker], self.gateways[gateway].plugin.accounted_requests(&self.workers[worker]));
+        let settled_us = self.now_us + REGISTERS_SETTLE.as_micros() as u64;
+        self.at(settled_us, What::Told { gateway, worker, requests, accounted });
+
+        let is_whole = self.gateways[gateway].plugin.unheard() == 0.0;
+        let pause_us = if is_whole { ASK_US } else { ASK_UNHEARD_US };
+        let again_us = self.now_us + (pause_us as f64 * (0.9 + 0.2 * self.dice.unit())) as u64;
+        self.at(again_us, What::Ask { gateway, worker });
+    }
+
     fn handle(&mut self, nth: usize, input: Input) {
         let sends = self.gateways[nth].handle(self.now_us, input);
-        for (to, class, bytes) in sends {
-            let Some(&to) = self.by_life.get(&to) else { continue };
+        for (life, class, bytes) in sends {
+            let Some(&to) = self.by_life.get(&life) else { continue };
             if self.is_cut && (nth == 0 || to == 0) {
                 continue;
             }
@@ -266,7 +317,7 @@ impl MeshRouter {
             *last_us = (self.now_us + delay_us).max(*last_us + 1);
             let at_us = *last_us;
             let from = self.gateways[nth].life();
-            self.at(at_us, What::Frame { to, from, bytes });
+            self.at(at_us, What::Frame { to: life, from, bytes });
         }
         self.wake(nth);
     }
@@ -323,39 +374,15 @@ impl MeshRouter {
         hashes.sort_unstable();
         hashes
     }
-
-    /// Lets the mesh settle, and says what it came to.
-    fn settle(&mut self) -> MeshFigures {
-        let lasted_s = self.now_us.saturating_sub(LEAD_US).max(1) as f64 / 1e6;
-        let count = self.gateways.len() as f64;
-        let (bytes, frames) = self
-            .gateways
-            .iter()
-            .fold((0, 0), |(bytes, frames), gateway| (bytes + gateway.sent_bytes, frames + gateway.sent_frames));
-        self.run_until(self.now_us + SETTLE_US);
-        let mut delays: Vec<u64> = self.gateways.iter().flat_map(|gateway| gateway.delays_ms.iter().copied()).collect();
-        delays.sort_unstable();
-        let rank =
-            |percent: usize| delays.get((delays.len() * percent / 100).min(delays.len().saturating_sub(1))).copied();
-        MeshFigures {
-            bytes_per_gateway_per_s: bytes as f64 / count / lasted_s,
-            frames_per_gateway_per_s: frames as f64 / count / lasted_s,
-            propagation_p50_ms: rank(50).unwrap_or(0),
-            propagation_p99_ms: rank(99).unwrap_or(0),
-            diverged_holders: self
-                .gateways
-                .iter()
-                .skip(1)
-                .map(|other| self.gateways[0].differing_holders(other))
-                .max()
-                .unwrap_or(0),
-            blocks: self.gateways.iter().map(Gateway::blocks).max().unwrap_or(0),
-            log_bytes: self.gateways.iter().map(|gateway| gateway.log_bytes(self.now_us)).max().unwrap_or(0),
-        }
-    }
 }
 
 impl Router for MeshRouter {
+    fn is_ready(&mut self, now_us: u64, gateway: usize) -> bool {
+        self.run_until(now_us + LEAD_US);
+        self.gateways[gateway].publish();
+        !self.gateways[gateway].plugin.is_stale()
+    }
+
     fn route(&mut self, now_us: u64, request: &Request<'_>, _: &Fleet) -> Decision {
         self.run_until(now_us + LEAD_US);
         let key = self.key(request.ask);
@@ -366,13 +393,15 @@ impl Router for MeshRouter {
         decision
     }
 
-    fn sent(&mut self, now_us: u64, request: &Request<'_>, _: usize) {
+    fn sent(&mut self, now_us: u64, request: &Request<'_>, worker: usize) {
         let (gateway, nth) = (request.gateway, request.nth);
+        self.under_way[worker] += 1;
         self.at(now_us + LEAD_US + HEAD_US, What::Accepted { gateway, nth });
     }
 
     fn answered(&mut self, now_us: u64, request: &Request<'_>, worker: usize, sent: &Sent) {
         self.run_until(now_us + LEAD_US);
+        self.under_way[worker] -= 1;
         self.gateways[request.gateway].set_time(self.now_us);
         self.gateways[request.gateway].answered(request.nth);
         self.drain(request.gateway);

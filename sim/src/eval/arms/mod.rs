@@ -8,7 +8,7 @@ mod mesh;
 
 use clap::ValueEnum;
 
-pub use self::mesh::{MeshFigures, Setting};
+pub use self::mesh::{Harm, MeshFigures, Setting, Trouble};
 use super::fleet::{Fleet, Sent};
 use super::trace::Ask;
 use crate::workload::Dice;
@@ -86,6 +86,11 @@ pub(super) struct Request<'a> {
 
 /// A way to route.
 pub(super) trait Router {
+    /// Whether a gateway takes requests.
+    fn is_ready(&mut self, _now_us: u64, _gateway: usize) -> bool {
+        true
+    }
+
     /// Chooses a worker.
     fn route(&mut self, now_us: u64, request: &Request<'_>, fleet: &Fleet) -> Decision;
 
@@ -146,7 +151,7 @@ pub(super) fn router(arm: Arm, fleet: &Fleet, setting: &Setting) -> Box<dyn Rout
         Arm::RoundRobin => Box::new(blind::RoundRobin::new(gateways)),
         Arm::Sticky => Box::new(blind::Sticky::default()),
         Arm::PrefixHash => Box::new(blind::PrefixHash),
-        Arm::PerGateway => Box::new(indexed::PerGateway::new(seed, gateways, fleet)),
+        Arm::PerGateway => Box::new(indexed::PerGateway::new(setting, fleet)),
         Arm::SharedTier => Box::new(indexed::SharedTier::new(seed, fleet)),
         Arm::Covey | Arm::CoveyEvents | Arm::CoveyIsolated => Box::new(mesh::MeshRouter::new(arm, fleet, setting)),
     }

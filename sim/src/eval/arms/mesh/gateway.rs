@@ -48,7 +48,7 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    pub(super) fn new(nth: usize, seed: u64, is_alone: bool) -> Self {
+    pub(super) fn new(nth: usize, seed: u64, now_us: u64, is_alone: bool) -> Self {
         let seed = seed ^ ((nth as u64 + 1) << 32);
         let life = LifeId((u128::from(seed) << 16) | (nth as u128 + 1));
         let config = NodeConfig {
@@ -59,7 +59,7 @@ impl Gateway {
             placement_idle_ms: PLACEMENT_IDLE_MS,
             expect_peers: !is_alone,
         };
-        let clock = Arc::new(AtomicU64::new(0));
+        let clock = Arc::new(AtomicU64::new(now_us));
         let told = Arc::clone(&clock);
         let clock_of_plugin = Clock::new(move || told.load(Ordering::Relaxed));
         let plugin = Plugin::new(&PluginConfig { seed, clock: clock_of_plugin, ..PluginConfig::default() });
@@ -70,7 +70,7 @@ impl Gateway {
             true
         });
         let feed = plugin.feed(life);
-        let node = Node::new(config, life, seed, MonoTime::default(), WallMs(WALL_MS));
+        let node = Node::new(config, life, seed, MonoTime { us: now_us }, WallMs(WALL_MS + now_us / 1_000));
         let mut gateway = Self {
             plugin,
             clock,
@@ -177,8 +177,13 @@ impl Gateway {
         self.roles.get(worker).is_some_and(|role| role.ingests())
     }
 
-    pub(super) fn route(&mut self, nth: usize, key: RequestKey, workers: &BTreeMap<WorkerId, usize>) -> Decision {
+    /// Shows the plugin what the node came to.
+    pub(super) fn publish(&mut self) {
         let _nobody_reads_meanwhile = self.feed.publish();
+    }
+
+    pub(super) fn route(&mut self, nth: usize, key: RequestKey, workers: &BTreeMap<WorkerId, usize>) -> Decision {
+        self.publish();
         let routed = self.plugin.route(&key, &Hints::default()).expect("no worker is ever masked or removed here");
         let decision = Decision {
             worker: workers.get(&routed.worker).copied().expect("only workers of the fleet are known"),
