@@ -2,8 +2,9 @@
 //!
 //! [`plan`], [`world`], [`network`], [`traffic`], [`oracle`] and [`invariants`] are ring 1: the real core in virtual
 //! time, one seed a run. [`engine`] is an inference engine's prefix cache and timing as a value, in virtual time;
-//! [`worker`] serves the same model over HTTP. [`workload`] writes agentic sessions, and [`demo`] plays them against
-//! real processes; [`race`] plays them against other routers. [`events`] measures what engines' KV events are worth.
+//! [`worker`] serves the same model over HTTP. [`workload`] writes agentic sessions or reads recorded ones, and [`demo`]
+//! plays them against real processes; [`race`] plays them against other routers. [`events`] measures what engines' KV
+//! events are worth.
 //!
 //! Not here: anything a gateway needs to run. Nothing depends on this crate.
 
@@ -26,6 +27,7 @@ pub mod film;
 pub mod hunt;
 pub mod invariants;
 pub mod legs;
+mod lines;
 pub mod marks;
 pub mod network;
 pub mod oracle;

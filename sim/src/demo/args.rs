@@ -5,10 +5,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 
 use crate::processes::WorkersPlan;
-use crate::workload::{Shape, WorkloadConfig};
+use crate::workload::{RecordingConfig, Shape, WorkloadConfig};
 
 /// One of the settings that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -76,14 +77,24 @@ pub struct DemoArgs {
     /// Append every answered request to this file, a JSON object a line
     #[arg(long, value_name = "FILE")]
     pub samples: Option<PathBuf>,
+    /// Play the sessions of this recording instead of made-up ones: JSON lines {"timestamp": µs, "input": text, "output":
+    /// text, "session_id": text}, plain or .zst; skipped with a message when there is no such file
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Of a trace, the longest pause between an answer and the session's next request, in milliseconds
+    #[arg(long, default_value_t = 500, requires = "trace")]
+    pub gap_max_ms: u64,
+    /// Of a trace, tokens (of four bytes) after which an answer is cut: a worker writes one a step
+    #[arg(long, default_value_t = 512, requires = "trace")]
+    pub answer_max_tokens: usize,
     /// Gateways in every arm but `bound`
     #[arg(long, default_value_t = 8)]
     pub gateways: usize,
     /// Workers
     #[arg(long, default_value_t = 6)]
     pub workers: usize,
-    /// Sessions in each arm
-    #[arg(long, default_value_t = 40)]
+    /// Sessions in each arm; a trace has its own
+    #[arg(long, default_value_t = 40, conflicts_with = "trace")]
     pub sessions: usize,
     /// Sessions that are live at the same time
     #[arg(long, default_value_t = 24)]
@@ -91,8 +102,14 @@ pub struct DemoArgs {
     /// Prompts, answers, pauses and the gateway of each request follow from it
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Which arms to run, in this order
-    #[arg(long, value_delimiter = ',', value_enum, default_value = "bound,mesh,off,sticky")]
+    /// Which arms to run, in this order; of a trace, unless told otherwise, bound,mesh
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_enum,
+        default_value = "bound,mesh,off,sticky",
+        default_value_if("trace", ArgPredicate::IsPresent, "bound,mesh")
+    )]
     pub arms: Vec<ArmName>,
     /// What to break in the middle of the mesh arm
     #[arg(long, value_enum)]
@@ -112,11 +129,11 @@ pub struct DemoArgs {
     /// Prompt tokens a worker computes in a second
     #[arg(long, default_value_t = 16_000)]
     pub prefill_tokens_per_s: u32,
-    /// Milliseconds in which each of a worker's running requests gets one token
-    #[arg(long, default_value_t = 10)]
+    /// Milliseconds in which each of a worker's running requests gets one token; with a trace, unless told otherwise, 5
+    #[arg(long, default_value_t = 10, default_value_if("trace", ArgPredicate::IsPresent, "5"))]
     pub decode_step_ms: u64,
-    /// Mean pause between an answer and the next question, in milliseconds
-    #[arg(long, default_value_t = 700)]
+    /// Mean pause between an answer and the next question, in milliseconds; a trace has its own
+    #[arg(long, default_value_t = 700, conflicts_with = "trace")]
     pub think_ms: u64,
     /// The gateway's binary; by default `covey` beside this one
     #[arg(long, value_name = "FILE")]
@@ -145,6 +162,9 @@ impl DemoArgs {
         if !(1..=600).contains(&self.cut_s) {
             return Err(format!("--cut-s is {}: it must be between 1 and 600", self.cut_s));
         }
+        if self.answer_max_tokens == 0 {
+            return Err("--answer-max-tokens is 0: it must be at least 1".to_owned());
+        }
         if self.chaos.is_some() && (self.gateways < 2 || !self.arms.contains(&ArmName::Mesh)) {
             return Err("--chaos needs the arm `mesh` and at least two --gateways".to_owned());
         }
@@ -164,6 +184,11 @@ impl DemoArgs {
         }
     }
 
+    /// How a trace is to be read.
+    pub(super) const fn recording(&self) -> RecordingConfig {
+        RecordingConfig { gap_max: Duration::from_millis(self.gap_max_ms), answer_tokens_max: self.answer_max_tokens }
+    }
+
     /// The workers that the flags name.
     pub(super) const fn workers_plan(&self) -> WorkersPlan {
         WorkersPlan {
@@ -172,5 +197,44 @@ impl DemoArgs {
             prefill_tokens_per_s: self.prefill_tokens_per_s,
             decode_step_ms: self.decode_step_ms,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        demo: DemoArgs,
+    }
+
+    fn parsed(flags: &[&str]) -> Result<DemoArgs, clap::Error> {
+        Cli::try_parse_from([&["demo"], flags].concat()).map(|cli| cli.demo)
+    }
+
+    #[test]
+    fn a_trace_has_its_own_arms_and_step_and_flags_overrule_them() {
+        let made_up = parsed(&[]).expect("no flag is needed");
+        assert_eq!((made_up.arms.len(), made_up.decode_step_ms), (4, 10));
+        let trace = parsed(&["--trace", "t"]).expect("a trace");
+        assert_eq!((&trace.arms[..], trace.decode_step_ms), (&[ArmName::Bound, ArmName::Mesh][..], 5));
+        let told = parsed(&["--trace", "t", "--arms", "off", "--decode-step-ms", "10"]).expect("a trace");
+        assert_eq!((&told.arms[..], told.decode_step_ms), (&[ArmName::Off][..], 10));
+    }
+
+    #[test]
+    fn flags_that_would_change_nothing_are_refused() {
+        for flags in [["--trace", "t", "--sessions", "4"], ["--trace", "t", "--think-ms", "5"]] {
+            assert!(parsed(&flags).is_err(), "{flags:?}");
+        }
+        for flags in [["--gap-max-ms", "4"], ["--answer-max-tokens", "5"]] {
+            assert!(parsed(&flags).is_err(), "{flags:?}");
+        }
+        let none = parsed(&["--trace", "t", "--answer-max-tokens", "0"]).expect("a number");
+        assert!(none.check().is_err());
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::chaos::ChaosFigures;
 use super::measure::{ArmFigures, Quantiles, Sample};
+use super::replay::{Kept, Replay};
 
 /// The mesh may leave at most this part of the loss that gateways without it have.
 const LOSS_LEFT_MAX: f64 = 0.2;
@@ -19,6 +20,8 @@ pub struct Report {
     pub arms: Vec<ArmFigures>,
     /// What the broken gateway cost, when one was broken.
     pub chaos: Option<ChaosFigures>,
+    /// What was played, when it was a trace.
+    pub replay: Option<Replay>,
 }
 
 /// Whether the demo showed what it has to.
@@ -32,6 +35,8 @@ pub struct Verdict {
     pub recovered: Option<f64>,
     /// Whether that is enough; also true when it could not be judged.
     pub recovered_enough: bool,
+    /// What the mesh kept of what one gateway finds; `None` unless a trace was played.
+    pub kept: Option<Kept>,
     /// Whether the broken gateway cost no more than it may; also true when none was broken.
     pub chaos: bool,
 }
@@ -39,8 +44,9 @@ pub struct Verdict {
 impl Verdict {
     /// Whether nothing is amiss.
     #[must_use]
-    pub const fn passed(self) -> bool {
-        self.no_errors && self.converged && self.recovered_enough && self.chaos
+    pub fn passed(self) -> bool {
+        let kept_enough = self.kept.is_none_or(|kept| kept.is_enough);
+        self.no_errors && self.converged && self.recovered_enough && kept_enough && self.chaos
     }
 }
 
@@ -61,6 +67,7 @@ impl Report {
             converged: self.arms.iter().all(|arm| arm.clean),
             recovered,
             recovered_enough,
+            kept: self.replay.as_ref().map(|_| self.kept()),
             chaos: self.chaos.as_ref().is_none_or(ChaosFigures::passed),
         }
     }
@@ -69,12 +76,20 @@ impl Report {
         self.arms.iter().find(|arm| arm.name == name)?.followup_cached_share
     }
 
+    fn kept(&self) -> Kept {
+        let share = |name: &str| self.arms.iter().find(|arm| arm.name == name)?.cached_share;
+        Kept::of(share("bound"), share("mesh"))
+    }
+
     /// The figures for programs.
     #[must_use]
     pub fn json(&self) -> Value {
         let mut json = json!({ "arms": self.arms.iter().map(arm_json).collect::<Vec<_>>() });
         if let Some(chaos) = &self.chaos {
             json["chaos"] = chaos.json();
+        }
+        if let Some(replay) = &self.replay {
+            json["trace"] = replay.json(self.kept());
         }
         json
     }
@@ -87,6 +102,9 @@ impl Report {
         let cells = lines.iter().flat_map(|line| &line.cells);
         let cell_width = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
         let mut text = String::from("\n");
+        if let Some(replay) = &self.replay {
+            let _ = writeln!(text, "{}\n", replay.words());
+        }
         for line in &lines {
             let cells: String = line.cells.iter().map(|cell| format!("  {cell:>cell_width$}")).collect();
             let _ = writeln!(text, "{:<label_width$}{cells}", line.label);
@@ -141,6 +159,9 @@ impl Report {
         }
         if let Some(chaos) = self.chaos.as_ref().filter(|chaos| !chaos.passed()) {
             let _ = writeln!(text, "FAILED: {}.", chaos.complaint());
+        }
+        if let Some(kept) = verdict.kept {
+            kept.push_words(text);
         }
         if let Some(recovered) = verdict.recovered {
             let part = if recovered < 1.0 { percent(Some(recovered)) } else { "all (100%)".to_owned() };
@@ -247,7 +268,7 @@ mod tests {
     }
 
     fn report(bound: f64, mesh: f64, off: f64) -> Report {
-        Report { arms: vec![arm("bound", bound), arm("mesh", mesh), arm("off", off)], chaos: None }
+        Report { arms: vec![arm("bound", bound), arm("mesh", mesh), arm("off", off)], ..Report::default() }
     }
 
     #[test]
@@ -270,9 +291,29 @@ mod tests {
 
     #[test]
     fn an_arm_alone_is_not_judged_by_what_did_not_run() {
-        let report = Report { arms: vec![arm("mesh", 0.1)], chaos: None };
+        let report = Report { arms: vec![arm("mesh", 0.1)], ..Report::default() };
         assert_eq!(report.verdict().recovered, None);
         assert!(report.verdict().passed());
+    }
+
+    #[test]
+    fn a_trace_is_judged_by_what_the_mesh_kept_of_all_cached_tokens() {
+        let replay = |skipped| Replay { trace: "t.jsonl".into(), requests: 9, sessions: 2, skipped, answers_cut: 1 };
+        let played = |mesh: f64| {
+            let mut report = Report { replay: Some(replay(3)), ..report(0.9, 0.9, 0.4) };
+            report.arms[1].cached_share = Some(mesh);
+            report
+        };
+        let (good, bad) = (played(0.495), played(0.485));
+        assert!(good.verdict().passed() && !bad.verdict().passed());
+        assert!(good.table().contains("t.jsonl: 9 requests of 2 sessions"), "{}", good.table());
+        assert!(good.table().contains("3 with an empty prompt skipped"), "{}", good.table());
+        assert!(good.table().contains("found 99.0% of the cached tokens"), "{}", good.table());
+        assert!(bad.table().contains("FAILED: The mesh found 97.0%"), "{}", bad.table());
+        let json = bad.json();
+        assert_eq!((json["trace"]["passed"].as_bool(), json["trace"]["sessions"].as_u64()), (Some(false), Some(2)));
+        assert!((json["trace"]["kept"].as_f64().expect("judged") - 0.97).abs() < 1e-9);
+        assert!(report(0.9, 0.9, 0.4).verdict().kept.is_none(), "no trace, no such mark");
     }
 
     #[test]

@@ -1,18 +1,16 @@
-//! Traces in Mooncake's format: one JSON object a line, plain or compressed with Zstandard.
+//! Traces in Mooncake's format: one JSON object a line.
 //!
-//! Not here: what is done with them. Blocks have the size that the ids stand for; the caller says which.
+//! Not here: files and lines (`lines`), what is done with traces. Blocks have the size that the ids stand for; the caller
+//! says which.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::trace::{Ask, Trace};
-
-/// What files compressed with Zstandard begin with.
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+use crate::lines;
 
 #[derive(Deserialize)]
 struct Line {
@@ -30,12 +28,9 @@ struct Line {
 /// # Errors
 /// When the file cannot be read or a line is none of this format; says which.
 pub fn read(path: &Path, block_tokens: u32) -> Result<(Trace, usize), String> {
-    let wrong = |why: &dyn std::fmt::Display| format!("{} cannot be read as a trace: {why}", path.display());
-    let text = lines(path).map_err(|why| wrong(&why))?;
     let (mut asks, mut skipped, mut names) = (Vec::new(), 0, HashMap::new());
     let mut has_sessions = true;
-    for (nth, line) in text.lines().enumerate() {
-        let line: Line = serde_json::from_str(line).map_err(|why| wrong(&format!("line {}: {why}", nth + 1)))?;
+    for line in lines::read::<Line>(path)? {
         if line.hash_ids.is_empty() {
             skipped += 1;
             continue;
@@ -53,7 +48,7 @@ pub fn read(path: &Path, block_tokens: u32) -> Result<(Trace, usize), String> {
         });
     }
     if asks.is_empty() {
-        return Err(wrong(&"no request in it has blocks"));
+        return Err(lines::unreadable(path, &"no request in it has blocks"));
     }
     asks.sort_by_key(|ask| ask.at_us);
     let start_us = asks[0].at_us;
@@ -69,26 +64,10 @@ pub fn read(path: &Path, block_tokens: u32) -> Result<(Trace, usize), String> {
     Ok((trace, skipped))
 }
 
-fn lines(path: &Path) -> std::io::Result<String> {
-    let mut file = BufReader::new(std::fs::File::open(path)?);
-    let mut text = String::new();
-    if file.fill_buf()?.starts_with(&ZSTD_MAGIC) {
-        zstd::Decoder::with_buffer(file)?.read_to_string(&mut text)?;
-    } else {
-        file.read_to_string(&mut text)?;
-    }
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn written(bytes: &[u8]) -> tempfile::NamedTempFile {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), bytes).expect("written");
-        file
-    }
+    use crate::lines::tests::written;
 
     const TEXT: &str = r#"{"timestamp": 2000, "input_length": 700, "output_length": 5, "hash_ids": [0, 1], "session": "b"}
 {"timestamp": 1000, "input_length": 600, "output_length": 5, "hash_ids": [0, 2], "session": "b", "agent": "x"}

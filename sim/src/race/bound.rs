@@ -61,7 +61,7 @@ mod tests {
     use super::super::schedule::Due;
     use super::super::schedule::tests::args;
     use super::*;
-    use crate::workload::{Message, Session, Turn};
+    use crate::workload::{Message, Prompts, Session, Turn};
 
     /// Two turns of which every token can be counted.
     fn session(index: usize) -> Session {
@@ -70,7 +70,8 @@ mod tests {
         let letter = if index == 0 { 'a' } else { 'b' };
         let turn = |messages, answer: &str| Turn { think: Duration::ZERO, messages, answer: answer.to_owned() };
         let turns = vec![turn(vec![user(letter, 400)], &"x".repeat(4 * 40)), turn(vec![user('c', 100)], "done")];
-        Session { index, system: letter.to_string().repeat(4).into(), turns }
+        let prompts = Prompts::Grown { system: letter.to_string().repeat(4).into() };
+        Session { index, prompts, turns }
     }
 
     fn schedule(order: &[(usize, usize)]) -> Schedule {

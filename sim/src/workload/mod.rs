@@ -4,15 +4,19 @@
 //! each further turn carries the answer before it, a tool's result and a question. Chats are
 //! shorter ([`Shape::CHAT`]). Answers are scripted, so every arm of a comparison does the same work.
 //!
+//! [`Recording`] has sessions of real agents instead, read from a file.
+//!
 //! Not here: who sends them where (`demo`, `race`). Upholds: same seed and same sources, same bytes.
 
 mod corpus;
 mod dice;
+mod recording;
 mod session;
 
 pub use corpus::{FILES, SYSTEM_PROMPT};
 pub use dice::Dice;
-pub use session::{Message, Session, Shape, Turn, Workload, WorkloadConfig};
+pub use recording::{Recording, RecordingConfig};
+pub use session::{Message, Prompts, Session, Shape, Turn, Workload, WorkloadConfig};
 
 #[cfg(test)]
 mod tests;

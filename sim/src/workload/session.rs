@@ -82,10 +82,22 @@ pub struct Workload {
 pub struct Session {
     /// Its number.
     pub index: usize,
-    /// What it begins with; other sessions have the same.
-    pub system: Cow<'static, str>,
+    /// What its prompts consist of.
+    pub prompts: Prompts,
     /// Its turns, at least one.
     pub turns: Vec<Turn>,
+}
+
+/// What a turn's prompt consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompts {
+    /// A system prompt, the turns before with their answers, and the turn's own messages.
+    Grown {
+        /// What the session begins with; other sessions have the same.
+        system: Cow<'static, str>,
+    },
+    /// The turn's own messages and nothing else: they were recorded with all that came before them.
+    Whole,
 }
 
 /// One question and its scripted answer.
@@ -134,13 +146,17 @@ impl Session {
         };
         let mut writer = Writer { dice, shape, session: index, line: 0 };
         let turns = (0..turns).map(|turn| writer.turn(turn, config.think_mean)).collect();
-        Self { index, system, turns }
+        Self { index, prompts: Prompts::Grown { system }, turns }
     }
 
-    /// The whole conversation up to the question of turn `turn`, answers before it included.
+    /// The prompt of turn `turn`: the whole conversation up to its question.
     #[must_use]
     pub fn messages(&self, turn: usize) -> Vec<Message> {
-        let mut messages = vec![Message { role: "system", content: self.system.clone().into_owned() }];
+        let system = match &self.prompts {
+            Prompts::Grown { system } => system.clone().into_owned(),
+            Prompts::Whole => return self.turns[turn].messages.clone(),
+        };
+        let mut messages = vec![Message { role: "system", content: system }];
         for (index, past) in self.turns[..=turn].iter().enumerate() {
             messages.extend(past.messages.iter().cloned());
             if index < turn {

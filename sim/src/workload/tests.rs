@@ -62,7 +62,8 @@ fn chats_are_short_and_share_one_of_few_beginnings() {
     assert!((3.0..4.5).contains(&turns), "mean turns {turns}");
     let first = mean(chats.sessions.iter().map(|session| prompt_tokens(session, 0)));
     assert!((750.0..900.0).contains(&first), "first prompt {first}");
-    let beginnings: std::collections::BTreeSet<_> = chats.sessions.iter().map(|session| &session.system).collect();
+    let system = |session: &Session| session.messages(0)[0].content.clone();
+    let beginnings: std::collections::BTreeSet<_> = chats.sessions.iter().map(system).collect();
     assert_eq!(beginnings.len(), 8);
     assert!(beginnings.iter().all(|system| (250..=256).contains(&tokens_in(system.len()))));
 }

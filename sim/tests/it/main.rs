@@ -13,6 +13,7 @@ mod legs;
 mod race;
 mod ranks;
 mod regressions;
+mod replay;
 mod swarm;
 mod tokenizer;
 mod trace;
