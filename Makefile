@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo race test verify fix bench plants cargo dashboard page-test check-dashboard promtool lint-metrics grafana \
+.PHONY: help demo race suite test verify fix bench plants cargo dashboard page-test check-dashboard promtool lint-metrics grafana \
   check-prometheus check-otel fuzz-events bench-events check-zmq
 
 CARGO ?= cargo
@@ -50,6 +50,11 @@ race: cargo ## Race Covey against vllm-router and sglang-router under one load (
 	echo "building covey and covey-sim (release; the first time takes a few minutes)"; \
 	$(CARGO) build --release --quiet -p covey-gateway-plugin --bin covey -p covey-sim --bin covey-sim; \
 	exec "$${CARGO_TARGET_DIR:-target}/release/covey-sim" race --routers "$(RACE_VENV)/bin" $(ARGS)
+
+suite: cargo ## The published comparison in virtual time, whole: 240 workers, a hundred legs (a quarter of an hour; ARGS='--quick')
+	@echo "building covey-sim (release; the first time takes a few minutes)"
+	@$(CARGO) build --release --quiet -p covey-sim --bin covey-sim
+	@exec "$${CARGO_TARGET_DIR:-target}/release/covey-sim" eval --suite published $(ARGS)
 
 test: cargo promtool page-test ## Run every test of the workspace, doc tests included
 	@$(CARGO) test --workspace --no-fail-fast $(ARGS)

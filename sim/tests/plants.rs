@@ -25,7 +25,7 @@ fn hot(plant: Option<Plant>) -> Figures {
     let config = FleetConfig { workers: 12, cache_tokens: 120_000, prefill_tokens_per_s: 10_000, block_tokens: 64 };
     let run = || {
         let trace = sessions(&Shape::HOT, 95.0, 20.0, 64, 1);
-        play(Arm::Covey, &trace, config, &Setting { seed: 1, gateways: 8, trouble: None })
+        play(Arm::Covey, &trace, config, &Setting { seed: 1, gateways: 8, ..Setting::default() })
     };
     plant.map_or_else(run, |plant| plant.with(run))
 }

@@ -56,7 +56,7 @@ pub use self::stats::PluginStats;
 pub use self::ticket::Ticket;
 pub use self::view::{VIEW_AGE_MAX, View};
 use crate::index::Reading;
-use crate::policy::{Policy, mix};
+use crate::policy::{Policy, Tuning, mix};
 
 /// How long after a worker told its load to wait until other gateways' registers are here, too.
 pub const REGISTERS_SETTLE: Duration = Duration::from_millis(50);
@@ -66,6 +66,8 @@ pub const REGISTERS_SETTLE: Duration = Duration::from_millis(50);
 pub struct PluginConfig {
     /// How workers are chosen.
     pub policy: Policy,
+    /// The policy's numbers.
+    pub tuning: Tuning,
     /// Feeds sampling. Equal seeds, calls and times give equal choices.
     pub seed: u64,
     /// What tells the time.
@@ -75,6 +77,7 @@ pub struct PluginConfig {
 /// One gateway's routing brain. Share it in an `Arc`; every method takes `&self`.
 pub struct Plugin {
     policy: Policy,
+    tuning: Tuning,
     seed: u64,
     turns: AtomicU64,
     parts: Parts,
@@ -88,6 +91,7 @@ impl Plugin {
     pub fn new(config: &PluginConfig) -> Self {
         Self {
             policy: config.policy,
+            tuning: config.tuning,
             seed: config.seed,
             turns: AtomicU64::new(0),
             parts: Parts::new(config.clock.clone()),

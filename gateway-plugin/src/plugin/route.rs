@@ -107,6 +107,7 @@ impl Plugin {
             prefix: key.prefix(),
             home: self.home(key),
             turn,
+            tuning: self.tuning,
         };
         let Some(choice) = spans::policy(|| choose(self.policy, &query, &fleet, word)) else {
             self.counters.no_worker();

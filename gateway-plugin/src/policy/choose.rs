@@ -7,18 +7,9 @@
 use covey_mesh::input::Load;
 
 use super::prompt::Prompt;
-use super::{Policy, Reason};
+use super::{Policy, Reason, Tuning};
 use crate::index::{Overlap, Step};
 use crate::load::WorkerNo;
-
-/// What a running request weighs in a score, in tokens to be computed: small against a prompt, enough to spread decoding.
-pub const REQUEST_TOKENS: u64 = 128;
-/// Holders compared.
-const HOLDERS_MAX: usize = 2;
-/// Others sampled.
-const SAMPLES: usize = 2;
-/// A holder is useful when it saves at least this share of the prompt.
-const USEFUL_SHARE: u64 = 10;
 
 /// The request, as far as a choice depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +26,8 @@ pub struct Query<'a> {
     pub home: Option<Home>,
     /// How many requests this gateway routed before.
     pub turn: u64,
+    /// The policy's numbers.
+    pub tuning: Tuning,
 }
 
 /// The worker that every gateway picks for a prompt without asking another, by rendezvous hashing.
@@ -97,7 +90,7 @@ pub fn choose(policy: Policy, query: &Query<'_>, fleet: &impl Fleet, word: u64) 
     let session = query.session.filter(|_| breaks_ties);
     let mut field = Field { query, fleet, counts_others: policy != Policy::Local, session, home: None };
     if let Some(home) = query.home.filter(|_| policy == Policy::Mesh) {
-        let hoped = (query.prompt.reusable_tokens(u32::MAX) as f64 * home.hope) as u64;
+        let hoped = (query.prompt.reusable_tokens(u32::MAX) as f64 * home.hope * query.tuning.hope) as u64;
         field.home = field.highest(home.key).map(|worker| (worker, hoped));
     }
     let mut chance = Chance(word);
@@ -123,19 +116,20 @@ struct Field<'a, F> {
 
 impl<F: Fleet> Field<'_, F> {
     fn deepest_or_lighter(&self, chance: &mut Chance) -> Option<Choice> {
-        let mut compared: Vec<Scored> = Vec::with_capacity(HOLDERS_MAX + SAMPLES);
+        let Tuning { holders: holders_max, samples, .. } = self.query.tuning;
+        let mut compared: Vec<Scored> = Vec::with_capacity(holders_max + samples);
         for step in self.query.overlap.map_or(&[][..], Overlap::steps) {
-            if compared.len() == HOLDERS_MAX || !self.is_useful(step.depth) {
+            if compared.len() == holders_max || !self.is_useful(step.depth) {
                 break;
             }
             // Of a prefix that many hold, any two: its holders are alike, so load decides among them.
-            while compared.len() < HOLDERS_MAX {
+            while compared.len() < holders_max {
                 let Some(worker) = self.usable_of(step, chance.next(), &compared) else { break };
                 compared.push(self.scored(worker));
             }
         }
         let holders = compared.len();
-        for _ in 0..SAMPLES {
+        for _ in 0..samples {
             let start = chance.next();
             let new = |worker: &WorkerNo| compared.iter().all(|other| other.worker != *worker);
             let Some(worker) = self.usable_where(start, new) else { break };
@@ -195,7 +189,7 @@ impl<F: Fleet> Field<'_, F> {
 
     fn is_useful(&self, depth: u32) -> bool {
         let saved = self.query.prompt.reusable_tokens(depth);
-        saved > 0 && saved * USEFUL_SHARE >= self.query.prompt.tokens()
+        saved > 0 && saved as f64 >= self.query.tuning.useful_share * self.query.prompt.tokens() as f64
     }
 
     fn scored(&self, worker: WorkerNo) -> Scored {
@@ -213,7 +207,7 @@ impl<F: Fleet> Field<'_, F> {
         let queued = queued - self.fleet.computed_of(worker, queued).min(queued);
         let queued = queued.saturating_add(unseen.queued_tokens);
         let work = (uncached.saturating_add(queued) as f64 * self.fleet.slowness(worker)) as u64;
-        Scored { worker, depth, queued, score: work.saturating_add(requests * REQUEST_TOKENS) }
+        Scored { worker, depth, queued, score: work.saturating_add(requests * self.query.tuning.request_tokens) }
     }
 
     /// A usable worker of the step that was not taken yet, any with equal chance as long as most are usable.

@@ -7,13 +7,15 @@ mod choose;
 mod prompt;
 #[cfg(test)]
 mod tests;
+mod tuning;
 
 use std::fmt;
 use std::str::FromStr;
 
 pub(crate) use self::choose::mix;
-pub use self::choose::{Choice, Fleet, Home, Query, REQUEST_TOKENS, Scored, choose};
+pub use self::choose::{Choice, Fleet, Home, Query, Scored, choose};
 pub use self::prompt::Prompt;
+pub use self::tuning::Tuning;
 
 /// How workers are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

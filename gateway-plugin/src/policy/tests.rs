@@ -87,7 +87,7 @@ fn prompt(blocks: u64) -> Prompt {
 }
 
 fn query(overlap: Option<&Overlap>) -> Query<'_> {
-    Query { overlap, prompt: prompt(100), session: None, prefix: None, home: None, turn: 0 }
+    Query { overlap, prompt: prompt(100), session: None, prefix: None, home: None, turn: 0, tuning: Tuning::default() }
 }
 
 fn queued(queued_tokens: u64) -> Load {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::arms::Arm;
+use super::sweep::Sweep;
 
 /// Comparisons whose settings are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -52,6 +53,10 @@ pub struct EvalArgs {
         Arm::Covey, Arm::CoveyEvents, Arm::CoveyIsolated,
     ])]
     pub arms: Vec<Arm>,
+    /// Try a number of Covey's policy at several values, beside exact-p2c, in place of --arms: holders, samples, useful-share,
+    /// request-tokens, hope
+    #[arg(long, value_name = "NAME=VALUES", conflicts_with_all = ["suite", "arms"])]
+    pub sweep: Option<Sweep>,
     /// Runs of each arm, from --seed on; the table has means and 95 % confidence intervals
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub seeds: u32,

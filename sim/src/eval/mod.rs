@@ -16,6 +16,7 @@ mod read;
 mod report;
 mod run;
 mod suite;
+mod sweep;
 mod trace;
 
 pub use args::{EvalArgs, SuiteName};
@@ -27,4 +28,5 @@ pub use lru::{Lru, Touched};
 pub use play::play;
 pub use read::read;
 pub use run::run;
+pub use sweep::{Knob, Sweep};
 pub use trace::{Ask, Trace};

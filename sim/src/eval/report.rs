@@ -12,6 +12,8 @@ use super::figures::{Figures, Interval};
 pub(super) struct ArmRuns {
     /// Which.
     pub(super) arm: Arm,
+    /// What it is called in the table.
+    pub(super) name: String,
     /// Its runs.
     pub(super) runs: Vec<Figures>,
 }
@@ -47,7 +49,7 @@ pub(super) struct Comparison {
     pub(super) arms: Vec<ArmRuns>,
 }
 
-const HEAD: &str = "arm             hit             hit/H*  ttft mean s     p50 s   p99 s  /exact-p2c      max/mean  \
+const HEAD: &str = "arm               hit             hit/H*  ttft mean s     p50 s   p99 s  /exact-p2c      max/mean  \
     follow-up  exact%  p95err  degraded  diverged  KiB/s/gw  p99 ms\n";
 
 impl Comparison {
@@ -79,8 +81,8 @@ impl Comparison {
         let exact = runs.runs.iter().map(|run| run.predicted_exactly).sum::<Option<f64>>();
         let error = runs.runs.iter().map(|run| run.prediction_error_p95).max().flatten();
         format!(
-            "{:<15} {:<15} {:>6.4}  {:<15} {:>5.2} {:>7.2}  {:<14} {:>9.3} {:>10.4} {:>7} {:>7} {:>9.0} {:>9} {:>9} {:>7}\n",
-            runs.arm.name(),
+            "{:<17} {:<15} {:>6.4}  {:<15} {:>5.2} {:>7.2}  {:<14} {:>9.3} {:>10.4} {:>7} {:>7} {:>9.0} {:>9} {:>9} {:>7}\n",
+            runs.name,
             with_half(runs.over(|run| run.hit)),
             mean(|run| run.hit / run.bound),
             with_half(runs.over(|run| run.ttft_mean_s)),
@@ -110,7 +112,7 @@ impl Comparison {
         let ttft = runs.over(|run| run.ttft_mean_s);
         let over = self.exact().map(|exact| runs.ratio(exact, |run| run.ttft_mean_s));
         json!({
-            "name": runs.arm.name(),
+            "name": runs.name,
             "seeds": runs.runs.len(),
             "requests": runs.runs.first().map_or(0, |run| run.requests),
             "hit": hit.mean,

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use covey_gateway_plugin::policy::Tuning;
 use indicatif::ProgressBar;
 use serde_json::Value;
 
@@ -20,6 +21,7 @@ use super::play::play;
 use super::read::read;
 use super::report::{ArmRuns, Comparison};
 use super::suite::Suite;
+use super::sweep::Sweep;
 use super::trace::Trace;
 
 /// Workers that Mooncake's conversations were recorded of.
@@ -35,16 +37,18 @@ pub(super) fn compare(
     config: FleetConfig,
     gateways: usize,
     seeds: &[u64],
+    tuning: Tuning,
     trace_of: &(dyn Fn(u64) -> Trace + Sync),
 ) -> Comparison {
     let jobs: Vec<(Arm, u64)> = arms.iter().flat_map(|arm| seeds.iter().map(|seed| (*arm, *seed))).collect();
     let figures = in_parallel(jobs.len(), |nth| {
         let (arm, seed) = jobs[nth];
-        play(arm, &trace_of(seed), config, &Setting { seed, gateways, trouble: None })
+        play(arm, &trace_of(seed), config, &Setting { seed, gateways, tuning, ..Setting::default() })
     });
     let mut figures = figures.into_iter();
     let runs = |arm: &Arm, figures: &mut dyn Iterator<Item = Figures>| ArmRuns {
         arm: *arm,
+        name: arm.name(),
         runs: figures.take(seeds.len()).collect(),
     };
     Comparison {
@@ -93,35 +97,67 @@ pub fn run(args: &EvalArgs) -> Result<ExitCode, String> {
         write_json(args, &json)?;
         return Ok(if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let config = FleetConfig {
-        workers: args.workers as usize,
-        cache_tokens: args.cache_tokens,
-        prefill_tokens_per_s: args.prefill_tokens_per_s,
-        block_tokens: if args.trace.is_some() { args.block_tokens } else { 64 },
-    };
-    let seeds: Vec<u64> = (args.seed..args.seed + u64::from(args.seeds)).collect();
-    let gateways = args.gateways as usize;
-    let comparison = if let Some(path) = &args.trace {
-        let (trace, skipped) = read(path, args.block_tokens)?;
-        if skipped > 0 {
-            say(&format!("{skipped} requests without a block were left out\n"))?;
-        }
-        let trace = prepared(trace, args);
-        compare(&trace.name, &args.arms, config, gateways, &seeds, &|seed| {
-            let mut trace = trace.clone();
-            trace.spread_ticks(seed);
-            trace
-        })
-    } else {
-        let per_s = SESSIONS_PER_WORKER_S * f64::from(args.workers);
-        let seconds = args.seconds.map_or(SESSIONS_S, f64::from);
-        compare("agentic (made up)", &args.arms, config, gateways, &seeds, &|seed| {
-            sessions(&Shape::AGENTIC, per_s, seconds, config.block_tokens, seed)
-        })
+    let workload = Workload::new(args)?;
+    let comparison = match &args.sweep {
+        None => workload.compare(args, &args.arms, Tuning::default()),
+        Some(sweep) => swept(sweep, args, &workload),
     };
     say(&comparison.table())?;
     write_json(args, &comparison.json())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// One number of the policy at each of its values, beside exact knowledge.
+fn swept(sweep: &Sweep, args: &EvalArgs, workload: &Workload) -> Comparison {
+    let mut comparison = workload.compare(args, &[Arm::ExactP2c], Tuning::default());
+    for &value in &sweep.values {
+        let arms = workload.compare(args, &[sweep.knob.arm()], sweep.knob.tuned(value)).arms;
+        comparison.arms.extend(arms.into_iter().map(|runs| ArmRuns { name: sweep.name(value), ..runs }));
+    }
+    comparison
+}
+
+/// What is played: a trace, or sessions made up for each seed.
+enum Workload {
+    Trace(Trace),
+    Sessions { per_s: f64, seconds: f64 },
+}
+
+impl Workload {
+    fn new(args: &EvalArgs) -> Result<Self, String> {
+        let Some(path) = &args.trace else {
+            let seconds = args.seconds.map_or(SESSIONS_S, f64::from);
+            return Ok(Self::Sessions { per_s: SESSIONS_PER_WORKER_S * f64::from(args.workers), seconds });
+        };
+        let (trace, skipped) = read(path, args.block_tokens)?;
+        if skipped > 0 {
+            say(&format!("{skipped} requests without a block were left out\n"))?;
+        }
+        Ok(Self::Trace(prepared(trace, args)))
+    }
+
+    fn compare(&self, args: &EvalArgs, arms: &[Arm], tuning: Tuning) -> Comparison {
+        let block_tokens = if args.trace.is_some() { args.block_tokens } else { 64 };
+        let config = FleetConfig {
+            workers: args.workers as usize,
+            cache_tokens: args.cache_tokens,
+            prefill_tokens_per_s: args.prefill_tokens_per_s,
+            block_tokens,
+        };
+        let seeds: Vec<u64> = (args.seed..args.seed + u64::from(args.seeds)).collect();
+        let name = match self {
+            Self::Trace(trace) => &trace.name,
+            Self::Sessions { .. } => "agentic (made up)",
+        };
+        compare(name, arms, config, args.gateways as usize, &seeds, tuning, &|seed| match self {
+            Self::Trace(trace) => {
+                let mut trace = trace.clone();
+                trace.spread_ticks(seed);
+                trace
+            }
+            Self::Sessions { per_s, seconds } => sessions(&Shape::AGENTIC, *per_s, *seconds, block_tokens, seed),
+        })
+    }
 }
 
 fn write_json(args: &EvalArgs, json: &Value) -> Result<(), String> {

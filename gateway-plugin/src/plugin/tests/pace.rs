@@ -45,7 +45,7 @@ fn a_slower_worker_is_sent_less_by_the_pace_learned_of_it_and_more_again_when_it
     let now_us = Arc::new(AtomicU64::new(1));
     let read = Arc::clone(&now_us);
     let clock = Clock::new(move || read.load(Ordering::Relaxed));
-    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock });
+    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock, ..PluginConfig::default() });
     ["a", "b", "c", "d"].iter().for_each(|name| plugin.worker_seen(&id(name)));
     let share = |pace: &[u64]| {
         arrived(&plugin, &now_us, pace, 2_000);
@@ -65,7 +65,7 @@ fn a_queue_that_another_gateway_filled_shrinks_by_what_is_computed_meanwhile() {
     let now_us = Arc::new(AtomicU64::new(1));
     let read = Arc::clone(&now_us);
     let clock = Clock::new(move || read.load(Ordering::Relaxed));
-    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock });
+    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock, ..PluginConfig::default() });
     ["a", "b"].iter().for_each(|name| plugin.worker_seen(&id(name)));
     let mut feed = plugin.feed(LifeId(1));
     let chosen = || {

@@ -15,7 +15,7 @@ fn what_workers_report_beyond_what_gateways_sent_is_queued_there_until_it_is_old
     let now_us = Arc::new(AtomicU64::new(1));
     let read = Arc::clone(&now_us);
     let clock = Clock::new(move || read.load(Ordering::Relaxed));
-    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock });
+    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock, ..PluginConfig::default() });
     let mut feed = plugin.feed(LifeId(1));
     ["a", "b"].iter().for_each(|name| plugin.worker_seen(&id(name)));
     let (a, b) = (id("a"), id("b"));

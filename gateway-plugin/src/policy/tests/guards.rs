@@ -82,7 +82,15 @@ impl Town {
         let steps: Vec<(u32, &[u32])> = steps.iter().map(|(depth, workers)| (*depth, &workers[..])).collect();
         let overlap = Overlap::of(&steps);
         let prompt = prompt(u64::from(blocks));
-        let query = Query { overlap: Some(&overlap), prompt, session: None, prefix: None, home: None, turn: 0 };
+        let query = Query {
+            overlap: Some(&overlap),
+            prompt,
+            session: None,
+            prefix: None,
+            home: None,
+            turn: 0,
+            tuning: Tuning::default(),
+        };
         let chosen = choose(Policy::Mesh, &query, &self.fleet, mix(self.ticks ^ 0x5eed)).expect("all are up").chosen;
         let uncached = prompt.tokens() - prompt.reusable_tokens(chosen.depth);
         let at = chosen.worker.0 as usize;

@@ -25,7 +25,7 @@ use covey_mesh::output::Class;
 
 use self::gateway::Gateway;
 pub use self::settle::MeshFigures;
-use super::{Arm, Decision, Request, Router};
+use super::{Arm, Decision, Harm, Request, Router, Setting, Trouble};
 use crate::eval::fleet::{Fleet, Sent};
 use crate::eval::trace::Ask;
 use crate::workload::Dice;
@@ -47,37 +47,6 @@ const FRAME_US: u64 = 250;
 const HEAD_US: u64 = 1_000;
 /// How long the mesh has to settle after the last answer before replicas are compared, in microseconds.
 const SETTLE_US: u64 = 3_000_000;
-
-/// What a run is told besides the fleet.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    /// Everything that is drawn follows from it.
-    pub seed: u64,
-    /// Gateways.
-    pub gateways: usize,
-    /// What befalls the first gateway.
-    pub trouble: Option<Trouble>,
-}
-
-/// What befalls a gateway between two times, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// What.
-    pub what: Harm,
-    /// When it begins.
-    pub from_us: u64,
-    /// Until when requests are looked at apart, and when a cut ends.
-    pub to_us: u64,
-}
-
-/// How a gateway is troubled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
-    /// It hears no other gateway, and clients go on coming.
-    Cut,
-    /// Its process is replaced by one that knows nothing, and clients come again when it is ready.
-    Cold,
-}
 
 enum What {
     Frame { to: LifeId, from: LifeId, bytes: bytes::Bytes },
@@ -129,7 +98,7 @@ pub(in crate::eval) struct MeshRouter {
     worker_numbers: BTreeMap<WorkerId, usize>,
     token: Token,
     cache_tokens: u64,
-    seed: u64,
+    setting: Setting,
     due: BinaryHeap<Due>,
     order: u64,
     dice: Dice,
@@ -152,7 +121,7 @@ impl MeshRouter {
         let block = fleet.config().block_tokens;
         let keyspace = Keyspace::new(model, Unit::Tokens, block, HashKey::ZERO.id()).expect("traces have block sizes");
         let is_alone = setting.gateways == 1;
-        let gateways: Vec<_> = (0..setting.gateways).map(|nth| Gateway::new(nth, setting.seed, 0, is_alone)).collect();
+        let gateways: Vec<_> = (0..setting.gateways).map(|nth| Gateway::new(nth, setting, 0, is_alone)).collect();
         let workers: Vec<_> =
             (0..fleet.len()).map(|nth| WorkerId::new(&format!("w{nth}"), 0).expect("a good name")).collect();
         let mut router = Self {
@@ -164,7 +133,7 @@ impl MeshRouter {
             workers,
             token: Token::new("1").expect("a good token"),
             cache_tokens: fleet.config().cache_tokens,
-            seed: setting.seed,
+            setting: *setting,
             due: BinaryHeap::new(),
             order: 0,
             dice: Dice::new(setting.seed, "eval network", 0),

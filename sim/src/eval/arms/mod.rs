@@ -5,10 +5,12 @@
 mod blind;
 mod indexed;
 mod mesh;
+mod setting;
 
 use clap::ValueEnum;
 
-pub use self::mesh::{Harm, MeshFigures, Setting, Trouble};
+pub use self::mesh::MeshFigures;
+pub use self::setting::{Harm, Setting, Trouble};
 use super::fleet::{Fleet, Sent};
 use super::trace::Ask;
 use crate::workload::Dice;

@@ -6,6 +6,7 @@ use covey_mesh::input::{Input, Link, Member};
 
 use super::MeshRouter;
 use super::gateway::Gateway;
+use crate::eval::arms::Setting;
 
 impl MeshRouter {
     /// Cuts the first gateway off, or joins it to the others again.
@@ -40,7 +41,8 @@ impl MeshRouter {
     /// Replaces the first gateway's process by a new one. What the old one had under way it does not hear of.
     pub(super) fn replace_first(&mut self) {
         let old = self.gateways[0].life();
-        let gateway = Gateway::new(0, self.seed ^ (1 << 63), self.now_us, false);
+        let setting = Setting { seed: self.setting.seed ^ (1 << 63), ..self.setting };
+        let gateway = Gateway::new(0, &setting, self.now_us, false);
         let life = gateway.life();
         self.gateways[0] = gateway;
         self.by_life.remove(&old);

@@ -17,7 +17,7 @@ use covey_mesh::node::{Node, NodeConfig};
 use covey_mesh::note::Note;
 use covey_mesh::output::{Class, FeedOrder, Output};
 
-use crate::eval::arms::Decision;
+use crate::eval::arms::{Decision, Setting};
 
 /// Load is looked at this often while there is some, as the driver of real gateways does, in microseconds.
 const SAMPLE_US: u64 = 10_000;
@@ -48,8 +48,8 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    pub(super) fn new(nth: usize, seed: u64, now_us: u64, is_alone: bool) -> Self {
-        let seed = seed ^ ((nth as u64 + 1) << 32);
+    pub(super) fn new(nth: usize, setting: &Setting, now_us: u64, is_alone: bool) -> Self {
+        let seed = setting.seed ^ ((nth as u64 + 1) << 32);
         let life = LifeId((u128::from(seed) << 16) | (nth as u128 + 1));
         let config = NodeConfig {
             name: GatewayName::new(&format!("g{nth}")).expect("a good name"),
@@ -62,7 +62,12 @@ impl Gateway {
         let clock = Arc::new(AtomicU64::new(now_us));
         let told = Arc::clone(&clock);
         let clock_of_plugin = Clock::new(move || told.load(Ordering::Relaxed));
-        let plugin = Plugin::new(&PluginConfig { seed, clock: clock_of_plugin, ..PluginConfig::default() });
+        let plugin = Plugin::new(&PluginConfig {
+            seed,
+            clock: clock_of_plugin,
+            tuning: setting.tuning,
+            ..PluginConfig::default()
+        });
         let locals: Arc<Mutex<Vec<Local>>> = Arc::default();
         let sink = Arc::clone(&locals);
         plugin.connect(move |local| {
