@@ -101,14 +101,14 @@ pub enum Output {
     },
     /// The replica changed; the read index applies it.
     Changed(Change),
-    /// A gateway's load on a worker, as far as this node knows; zero when that gateway is not live.
+    /// A gateway's load on a worker, as far as this node knows.
     Load {
         /// Whose.
         life: LifeId,
         /// On what.
         worker: WorkerId,
-        /// How much.
-        load: Load,
+        /// How much; `None` when that gateway is not live: what it had there is not known any more.
+        load: Option<Load>,
     },
     /// Something about reading a worker's events.
     Feed(FeedOrder),

@@ -89,15 +89,20 @@ impl WorkerCell {
         self.progress.of(queued_tokens, now_us)
     }
 
-    /// What the worker has to do beyond what gateways account for, as far as it told.
+    /// What the worker has to do beyond what gateways account for, `accounted` queued tokens, as far as it told.
     #[must_use]
-    pub fn unseen(&self, now_us: u64) -> Load {
-        self.unseen.left(now_us, |us| self.progress.in_us(us))
+    pub fn unseen(&self, accounted: u64, now_us: u64) -> Load {
+        self.unseen.left(accounted, now_us, |us| self.progress.in_us(us))
     }
 
-    /// The worker told that it has so many requests more than are accounted for.
-    pub(super) fn told_unseen(&self, requests: u32, tokens_each: f64, now_us: u64) {
-        self.unseen.told(requests, tokens_each, now_us);
+    /// The worker told how many requests it has, `unseen` of them more than are accounted for.
+    pub(super) fn told(&self, told: u32, unseen: u32, tokens_each: f64, now_us: u64) {
+        self.unseen.told(told, unseen, tokens_each, now_us);
+    }
+
+    /// Requests that the worker told of, and those of them that are not accounted for.
+    pub(super) fn told_counts(&self, now_us: u64) -> (u32, u32) {
+        self.unseen.counts(now_us)
     }
 
     /// How many times longer than the fleet it computes at a token; 1 where they are alike, or it is not known.

@@ -51,7 +51,7 @@ pub struct Workers {
     numbers: Mutex<BTreeMap<WorkerId, WorkerNo>>,
     /// How fast workers compute, all together.
     pace: Arc<Pace>,
-    /// What a request of this gateway's has to be computed, on average.
+    /// What requests are like at present.
     typical: Typical,
 }
 
@@ -101,17 +101,27 @@ impl Workers {
         true
     }
 
-    /// A worker told that it has so many requests more than gateways account for.
-    pub(crate) fn told_unseen(&self, cell: &WorkerCell, requests: u32, now_us: u64) {
-        let table = self.table.load();
-        let (mut all, mut queued) = (0, 0_u64);
-        for cell in table.by_no.iter().flatten() {
-            let own = cell.load();
-            (all, queued) = (all + own.requests, queued + own.queued_tokens);
-            queued -= cell.computed_of(own.queued_tokens, now_us);
+    /// A worker told how many requests it has, `unseen` of them more than gateways account for.
+    pub(crate) fn told(&self, cell: &WorkerCell, told: u32, unseen: u32, now_us: u64) {
+        cell.told(told, unseen, self.typical.tokens(), now_us);
+        if !self.typical.is_due(now_us) {
+            return;
         }
-        self.typical.look(Load { requests: all, queued_tokens: queued });
-        cell.told_unseen(requests, self.typical.tokens(), now_us);
+        let table = self.table.load();
+        let (mut own, mut all) = (Load::default(), (0_u32, 0_u32));
+        for cell in table.by_no.iter().flatten() {
+            let (load, (told, unseen)) = (cell.load(), cell.told_counts(now_us));
+            let queued = load.queued_tokens - cell.computed_of(load.queued_tokens, now_us).min(load.queued_tokens);
+            own.requests = own.requests.saturating_add(load.requests);
+            own.queued_tokens = own.queued_tokens.saturating_add(queued);
+            all = (all.0.saturating_add(told), all.1.saturating_add(unseen));
+        }
+        self.typical.look(own, all.0, all.1);
+    }
+
+    /// The share of workers' requests that no gateway accounts for, lately.
+    pub(crate) fn unseen_share(&self) -> f64 {
+        self.typical.unseen()
     }
 
     /// Appends what this gateway has outstanding on every worker it knows, zeros included.

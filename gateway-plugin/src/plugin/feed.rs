@@ -76,14 +76,16 @@ impl Feed {
         self.writer.changed(change);
     }
 
-    /// A gateway's load on a worker is now this; zero when it is not live any more.
-    pub fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
+    /// A gateway's load on a worker is now this; `None` when it is not live any more.
+    pub fn load(&mut self, life: LifeId, worker: &WorkerId, load: Option<Load>) {
         self.note_queue(life, worker, load);
-        self.writer.load(life, worker, load);
+        self.writer.load(life, worker, load.unwrap_or_default());
     }
 
-    /// Another gateway's queue on a worker that became shorter, or that is the first there, says what the worker is at.
-    fn note_queue(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
+    /// Another gateway's queue on a worker that became shorter, or that is the first there, says what the worker is at. One that
+    /// went with its gateway does not: nobody computed it.
+    fn note_queue(&mut self, life: LifeId, worker: &WorkerId, load: Option<Load>) {
+        let (is_live, load) = (load.is_some(), load.unwrap_or_default());
         let lives = self.queued.entry(worker.clone()).or_default();
         let was_empty = lives.is_empty();
         let before = lives.insert(life, load.queued_tokens).unwrap_or(0);
@@ -95,7 +97,7 @@ impl Feed {
         }
         let Some(cell) = self.parts.workers.find(worker) else { return };
         let now_us = self.parts.clock.now_us();
-        if load.queued_tokens < before {
+        if is_live && load.queued_tokens < before {
             cell.done(before - load.queued_tokens, now_us);
         } else if was_empty && load.queued_tokens > 0 && cell.load().queued_tokens == 0 {
             cell.began(now_us);

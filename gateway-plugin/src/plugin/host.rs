@@ -20,7 +20,7 @@ impl Host for Feed {
         Self::changed(self, change);
     }
 
-    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
+    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Option<Load>) {
         Self::load(self, life, worker, load);
     }
 

@@ -170,8 +170,9 @@ impl Plugin {
         self.submit(Local::Probed { worker: worker.clone(), started_at, token, capacity_tokens });
     }
 
-    /// Such a share of the other gateways is not heard at present: what they place is not known here. While it is not 0, the
-    /// worker that every gateway would pick for a prompt is compared, too, as if it held that share of it.
+    /// Such a share of the other gateways is not heard at present: what they send and place is not known here. While it is not 0,
+    /// requests that workers have and nobody accounts for count in decisions, and the worker that every gateway would pick for
+    /// a prompt is compared, too, as far as there are such requests.
     pub fn set_unheard(&self, share: f64) {
         self.parts.view.set_unheard(share);
     }
@@ -193,13 +194,13 @@ impl Plugin {
     }
 
     /// A worker told how many requests it has, waiting ones included. `accounted_before` is [`Self::accounted_requests`] as read
-    /// before it was asked; call this a little after its answer ([`REGISTERS_SETTLE`]), so that what other gateways sent meanwhile is known.
-    /// What it has beyond both counts in decisions until it tells again, or for ten seconds.
+    /// before it was asked; call this a little after its answer ([`REGISTERS_SETTLE`]), so that what other gateways sent meanwhile
+    /// is known. What it has beyond both is held for true until it tells again, or for ten seconds.
     pub fn worker_told(&self, worker: &WorkerId, requests: u32, accounted_before: u32) {
         let accounted = accounted_before.max(self.accounted_requests(worker));
         if let Some(cell) = self.parts.workers.find(worker) {
             let unseen = requests.saturating_sub(accounted);
-            self.parts.workers.told_unseen(&cell, unseen, self.parts.clock.now_us());
+            self.parts.workers.told(&cell, requests, unseen, self.parts.clock.now_us());
         }
     }
 
@@ -207,7 +208,10 @@ impl Plugin {
     #[must_use]
     pub fn unseen_load(&self, worker: &WorkerId) -> Load {
         let now_us = self.parts.clock.now_us();
-        self.parts.workers.find(worker).map_or_else(Load::default, |cell| cell.unseen(now_us))
+        self.parts.workers.find(worker).map_or_else(Load::default, |cell| {
+            let own = cell.load().queued_tokens;
+            cell.unseen(own.saturating_add(self.reading().others(cell.no()).queued_tokens), now_us)
+        })
     }
 
     /// This gateway cannot reach the worker (`true`), or can again. Nobody else is told.
@@ -266,7 +270,9 @@ impl Plugin {
     /// The first part of the answer is here: nothing of the prompt is left to compute, and its tokens leave the worker's queue.
     /// Only the first call of a ticket counts. Places nothing: [`Self::accepted`] does.
     pub fn answering(&self, ticket: &mut Ticket) {
-        ticket.answer(self.parts.clock.now_us());
+        if ticket.answer(self.parts.clock.now_us()) {
+            self.load_changed();
+        }
     }
 
     /// The request is over. `output` is what the worker produced, rendered exactly as the next turn will carry it (the bytes
@@ -291,6 +297,14 @@ impl Plugin {
         };
         if claims {
             self.place(&ticket, key, extended(key));
+        }
+        drop(ticket);
+        self.load_changed();
+    }
+
+    fn load_changed(&self) {
+        if let Some(sink) = self.sink.get() {
+            sink.load_changed();
         }
     }
 

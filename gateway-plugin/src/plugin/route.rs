@@ -23,6 +23,8 @@ struct Candidates<'a> {
     reading: &'a Reading,
     exclude: &'a [WorkerId],
     now_us: u64,
+    /// Some gateways are not heard.
+    is_apart: bool,
 }
 
 impl Candidates<'_> {
@@ -61,8 +63,10 @@ impl Fleet for Candidates<'_> {
         self.reading.others(worker)
     }
 
-    fn unseen_load(&self, worker: WorkerNo) -> Load {
-        self.table.cell(worker).map_or_else(Load::default, |cell| cell.unseen(self.now_us))
+    fn unseen_load(&self, worker: WorkerNo, accounted: u64) -> Load {
+        // In a whole mesh a difference is one of timing, or of requests that an engine counts several times.
+        let cell = self.table.cell(worker).filter(|_| self.is_apart);
+        cell.map_or_else(Load::default, |cell| cell.unseen(accounted, self.now_us))
     }
 
     fn computed_of(&self, worker: WorkerNo, queued_tokens: u64) -> u64 {
@@ -97,7 +101,8 @@ impl Plugin {
         let reading = self.parts.index.load();
         let table = self.parts.workers.table();
         let now_us = self.parts.clock.now_us();
-        let fleet = Candidates { table: &table, reading: &reading, exclude: hints.exclude, now_us };
+        let is_apart = self.unheard() > 0.0;
+        let fleet = Candidates { table: &table, reading: &reading, exclude: hints.exclude, now_us, is_apart };
         let looked = self.look_up(key, &reading);
         let (turn, word) = self.next_turn();
         let query = Query {
@@ -105,7 +110,7 @@ impl Plugin {
             prompt: key.prompt(),
             session: hints.session,
             prefix: key.prefix(),
-            home: self.home(key),
+            home: if is_apart { self.home(key) } else { None },
             turn,
             tuning: self.tuning,
         };
@@ -115,15 +120,13 @@ impl Plugin {
         };
         let outcome = self.label(&choice.chosen, &looked, &fleet, hints);
         self.counters.outcome(outcome);
-        Ok(routed(key, choice, outcome, &fleet, self.view_age()))
+        let routed = routed(key, choice, outcome, &fleet, self.view_age());
+        self.load_changed();
+        Ok(routed)
     }
 
     fn home(&self, key: &RequestKey) -> Option<Home> {
-        let unheard = self.parts.view.unheard();
-        if unheard == 0.0 {
-            return None;
-        }
-        Some(Home { key: key.stem()?, hope: unheard })
+        Some(Home { key: key.stem()?, unseen: self.parts.workers.unseen_share() })
     }
 
     fn look_up(&self, key: &RequestKey, reading: &Reading) -> Result<Overlap, Skipped> {

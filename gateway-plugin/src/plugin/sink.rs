@@ -11,6 +11,9 @@ pub trait Sink: Send + Sync {
     /// Hands one op over. `false`: it was dropped (the queue is full); the plugin counts it.
     fn submit(&self, local: Local) -> bool;
 
+    /// What this gateway has outstanding changed: look at it soon. A sink that looks often enough by itself does nothing.
+    fn load_changed(&self) {}
+
     /// How long ago whoever feeds the index last did a turn. Past [`VIEW_AGE_MAX`](super::view::VIEW_AGE_MAX) the view is
     /// stale. A sink that cannot be silent keeps the zero.
     fn silent_for(&self) -> Duration {
@@ -28,6 +31,10 @@ impl<F: Fn(Local) -> bool + Send + Sync> Sink for F {
 impl Sink for covey_mesh::net::Mesh {
     fn submit(&self, local: Local) -> bool {
         Self::submit(self, local)
+    }
+
+    fn load_changed(&self) {
+        Self::load_changed(self);
     }
 
     fn silent_for(&self) -> Duration {

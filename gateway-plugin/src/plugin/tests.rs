@@ -300,10 +300,10 @@ fn a_clean_view_is_announced_only_when_readers_can_see_it() {
     next.pump();
     assert!(!rig.plugin.is_stale());
     let mut last = rig.plugin.feed(LifeId(3));
-    last.load(LifeId(9), &id("a"), Load { requests: 1, queued_tokens: 1 });
+    last.load(LifeId(9), &id("a"), Some(Load { requests: 1, queued_tokens: 1 }));
     let held = rig.plugin.reading();
     assert_eq!(last.publish(), None, "into the copy nobody holds");
-    last.load(LifeId(9), &id("a"), Load { requests: 2, queued_tokens: 1 });
+    last.load(LifeId(9), &id("a"), Some(Load { requests: 2, queued_tokens: 1 }));
     last.note(&Note::Clean);
     assert!(last.publish().is_some(), "a reader holds the other one");
     assert!(rig.plugin.is_stale());

@@ -64,13 +64,14 @@ impl Ticket {
         !std::mem::replace(&mut self.accepted, true)
     }
 
-    /// The answer begins: the prompt is computed.
-    pub(super) fn answer(&mut self, now_us: u64) {
+    /// The answer begins: the prompt is computed. `false` when that was known.
+    pub(super) fn answer(&mut self, now_us: u64) -> bool {
         if std::mem::replace(&mut self.answering, true) {
-            return;
+            return false;
         }
         self.cell.computed(self.uncached_tokens);
         self.cell.done(self.uncached_tokens, now_us);
+        true
     }
 }
 

@@ -1,6 +1,7 @@
 //! The choice itself. Coverage tolerates a second of age, load does not, so nobody takes the best of all workers: the two
 //! deepest useful holders are compared with two sampled others, and what was sent is counted at once. Many gateways that
-//! see the same numbers then still do not all pick the same worker. A session's worker is compared too, and wins only a tie.
+//! see the same numbers then still do not all pick the same worker. A session's worker is compared too, and wins only a tie; and
+//! so is a prompt's home while some gateways are not heard.
 //!
 //! Not here: where the numbers come from. Pure: equal arguments give equal choices.
 
@@ -35,8 +36,8 @@ pub struct Query<'a> {
 pub struct Home {
     /// A hash that the prompt's other turns have, too.
     pub key: u64,
-    /// The share of the prompt that the worker may be hoped to hold.
-    pub hope: f64,
+    /// The share of requests that come to gateways which this one does not hear: 0 to 1.
+    pub unseen: f64,
 }
 
 /// The workers there are, as the gateway sees them at one moment.
@@ -49,8 +50,8 @@ pub trait Fleet {
     fn own_load(&self, worker: WorkerNo) -> Load;
     /// What the other live gateways have outstanding there.
     fn others_load(&self, worker: WorkerNo) -> Load;
-    /// What the worker has to do besides, as far as it told: no gateway accounts for it.
-    fn unseen_load(&self, worker: WorkerNo) -> Load;
+    /// What the worker has to do besides so many queued tokens, as far as it told: no gateway accounts for it.
+    fn unseen_load(&self, worker: WorkerNo, accounted: u64) -> Load;
     /// How much of so many queued tokens the worker has computed by now.
     fn computed_of(&self, worker: WorkerNo, queued_tokens: u64) -> u64;
     /// How many times longer than the fleet the worker computes at a token; 1 where they are alike, or it is not known.
@@ -69,7 +70,8 @@ pub struct Scored {
     /// Tokens to be computed before the prompt's own: what is queued, less what is computed by now.
     pub queued: u64,
     /// Tokens to be computed before the answer begins, queue included, as many as the fleet computes in the time that this
-    /// worker takes; running requests weighed in. Lower is better.
+    /// worker takes; the prompt's own uncached ones weighed by [`Tuning::uncached_weight`], running requests weighed in. Lower
+    /// is better.
     pub score: u64,
 }
 
@@ -89,10 +91,7 @@ pub fn choose(policy: Policy, query: &Query<'_>, fleet: &impl Fleet, word: u64) 
     let breaks_ties = matches!(policy, Policy::Mesh | Policy::Local);
     let session = query.session.filter(|_| breaks_ties);
     let mut field = Field { query, fleet, counts_others: policy != Policy::Local, session, home: None };
-    if let Some(home) = query.home.filter(|_| policy == Policy::Mesh) {
-        let hoped = (query.prompt.reusable_tokens(u32::MAX) as f64 * home.hope * query.tuning.hope) as u64;
-        field.home = field.highest(home.key).map(|worker| (worker, hoped));
-    }
+    field.home = query.home.filter(|_| policy == Policy::Mesh).and_then(|home| field.hoped(home));
     let mut chance = Chance(word);
     match policy {
         Policy::Mesh | Policy::Local => field.deepest_or_lighter(&mut chance),
@@ -154,7 +153,7 @@ impl<F: Fleet> Field<'_, F> {
         let at = tied_home.unwrap_or(first);
         let reason = match holders {
             _ if tied_home.is_some() => Reason::Session,
-            _ if at >= holders && self.home.is_some_and(|(worker, _)| worker == compared[at].worker) => Reason::Home,
+            _ if at >= holders && self.hope_beats_knowledge(&compared[at]) => Reason::Home,
             0 => Reason::Load,
             _ if at < holders => Reason::Holder,
             _ => Reason::Lighter,
@@ -187,6 +186,22 @@ impl<F: Fleet> Field<'_, F> {
         Some(Choice { chosen: self.scored(worker), reason, runners_up: Vec::new() })
     }
 
+    /// The home, and how many tokens of the prompt it may be hoped to hold; `None` when that is too little to look at.
+    fn hoped(&self, home: Home) -> Option<(WorkerNo, u64)> {
+        let Tuning { hope, useful_share, .. } = self.query.tuning;
+        let share = (home.unseen * hope).clamp(0.0, 1.0);
+        if share < useful_share {
+            return None;
+        }
+        let all = self.query.prompt.reusable_tokens(u32::MAX);
+        self.highest(home.key).map(|worker| (worker, (all as f64 * share) as u64))
+    }
+
+    fn hope_beats_knowledge(&self, chosen: &Scored) -> bool {
+        let known = self.query.prompt.reusable_tokens(chosen.depth);
+        self.home.is_some_and(|(worker, hoped)| worker == chosen.worker && hoped > known)
+    }
+
     fn is_useful(&self, depth: u32) -> bool {
         let saved = self.query.prompt.reusable_tokens(depth);
         saved > 0 && saved as f64 >= self.query.tuning.useful_share * self.query.prompt.tokens() as f64
@@ -195,19 +210,18 @@ impl<F: Fleet> Field<'_, F> {
     fn scored(&self, worker: WorkerNo) -> Scored {
         let depth = self.query.overlap.map_or(0, |overlap| overlap.depth_of(worker));
         let own = self.fleet.own_load(worker);
-        let (others, unseen) = if self.counts_others {
-            (self.fleet.others_load(worker), self.fleet.unseen_load(worker))
-        } else {
-            (Load::default(), Load::default())
-        };
+        let others = if self.counts_others { self.fleet.others_load(worker) } else { Load::default() };
         let hoped = self.home.filter(|(home, _)| *home == worker).map_or(0, |(_, tokens)| tokens);
         let uncached = self.query.prompt.tokens() - self.query.prompt.reusable_tokens(depth).max(hoped);
-        let requests = u64::from(own.requests) + u64::from(others.requests) + u64::from(unseen.requests);
         let queued = own.queued_tokens.saturating_add(others.queued_tokens);
+        let unseen = if self.counts_others { self.fleet.unseen_load(worker, queued) } else { Load::default() };
+        let requests = u64::from(own.requests) + u64::from(others.requests) + u64::from(unseen.requests);
         let queued = queued - self.fleet.computed_of(worker, queued).min(queued);
         let queued = queued.saturating_add(unseen.queued_tokens);
-        let work = (uncached.saturating_add(queued) as f64 * self.fleet.slowness(worker)) as u64;
-        Scored { worker, depth, queued, score: work.saturating_add(requests * self.query.tuning.request_tokens) }
+        let Tuning { uncached_weight, request_tokens, .. } = self.query.tuning;
+        let work = uncached.saturating_add(queued) as f64 * self.fleet.slowness(worker);
+        let work = (work + (uncached_weight - 1.0) * uncached as f64).max(0.0) as u64;
+        Scored { worker, depth, queued, score: work.saturating_add(requests * request_tokens) }
     }
 
     /// A usable worker of the step that was not taken yet, any with equal chance as long as most are usable.

@@ -57,6 +57,15 @@ impl Policy {
         }
     }
 
+    /// Whether it looks at what other gateways have outstanding, and so at what unheard ones may have.
+    #[must_use]
+    pub const fn uses_others_load(self) -> bool {
+        match self {
+            Self::Mesh | Self::LeastLoad => true,
+            Self::RoundRobin | Self::Random | Self::Sticky | Self::PrefixHash | Self::Local => false,
+        }
+    }
+
     /// Whether it looks at coverage at all.
     #[must_use]
     pub const fn uses_coverage(self) -> bool {

@@ -62,7 +62,7 @@ impl Fleet for Numbers {
         self.others[worker.0 as usize]
     }
 
-    fn unseen_load(&self, worker: WorkerNo) -> Load {
+    fn unseen_load(&self, worker: WorkerNo, _: u64) -> Load {
         self.unseen.get(worker.0 as usize).copied().unwrap_or_default()
     }
 
@@ -101,7 +101,7 @@ fn the_deepest_holder_is_chosen_while_it_is_not_busier_than_what_it_saves() {
     for word in 0..200 {
         let choice = choose(Policy::Mesh, &query(Some(&overlap)), &fleet, word).expect("all are usable");
         assert_eq!((choice.chosen.worker, choice.reason), (WorkerNo(3), Reason::Holder));
-        assert_eq!((choice.chosen.score, choice.runners_up.len()), (10 * 64, 3));
+        assert_eq!((choice.chosen.score, choice.runners_up.len()), (10 * 64 * 3 / 2, 3));
     }
     fleet.others[3] = queued(90 * 64);
     for word in 0..200 {
@@ -109,7 +109,7 @@ fn the_deepest_holder_is_chosen_while_it_is_not_busier_than_what_it_saves() {
         assert_eq!(choice.chosen.worker, WorkerNo(5), "the second deepest is next");
         assert!(choice.runners_up.iter().any(|other| other.worker == WorkerNo(3)));
     }
-    fleet.others[5] = queued(90 * 64);
+    (fleet.others[3], fleet.others[5]) = (queued(180 * 64), queued(180 * 64));
     let choice = choose(Policy::Mesh, &query(Some(&overlap)), &fleet, 1).expect("all are usable");
     assert_eq!((choice.chosen.depth, choice.reason), (0, Reason::Lighter));
     let own_view = choose(Policy::Local, &query(Some(&overlap)), &fleet, 1).expect("all are usable");
@@ -135,7 +135,7 @@ fn a_worker_that_is_down_is_never_chosen_by_any_policy() {
     let mut fleet = Numbers::idle(6);
     fleet.down = vec![0, 3, 5];
     for policy in Policy::ALL {
-        let home = Some(Home { key: 2, hope: 1.0 });
+        let home = Some(Home { key: 2, unseen: 1.0 });
         let query = Query { session: Some(4), prefix: Some(9), home, ..query(Some(&overlap)) };
         for word in 0..100 {
             let choice = choose(policy, &Query { turn: word, ..query }, &fleet, word).expect("three are up");

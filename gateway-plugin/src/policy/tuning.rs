@@ -11,14 +11,17 @@ pub struct Tuning {
     pub samples: usize,
     /// A holder is useful when it saves at least this share of the prompt.
     pub useful_share: f64,
+    /// What a token of the prompt's own weighs in a score against one that is queued before it: what is computed again delays
+    /// whoever comes after, which a queue does not.
+    pub uncached_weight: f64,
     /// What a running request weighs in a score, in tokens to be computed: small against a prompt, enough to spread decoding.
     pub request_tokens: u64,
-    /// What a prompt's home is hoped to hold of it when no other gateway is heard, as a share.
+    /// What a prompt's home is hoped to hold of it, as a multiple of the share of requests that nobody accounts for.
     pub hope: f64,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { holders: 2, samples: 2, useful_share: 0.1, request_tokens: 128, hope: 1.0 }
+        Self { holders: 2, samples: 2, useful_share: 0.1, uncached_weight: 1.5, request_tokens: 128, hope: 2.0 }
     }
 }

@@ -4,7 +4,7 @@
 //! up health checks, hence two tasks.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use covey_crdt::id::{Incarnation, Token};
 use tokio::time::{sleep, timeout};
@@ -19,8 +19,12 @@ use crate::plugin::REGISTERS_SETTLE;
 /// How long a health check may take.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The pause between two probes while some gateway is not heard, at most.
+/// The pause between two probes, at most, while such a share of the others is not heard: as those do not hear this one either,
+/// a worker is asked no more often than that by half of the mesh.
 const PROBE_UNHEARD: Duration = Duration::from_secs(1);
+const UNHEARD_PROBED: f64 = 0.5;
+/// A probe that takes longer says nothing of how many requests there are now.
+const PROMPT: Duration = Duration::from_millis(200);
 
 /// Checks the health of an address for ever: its ranks are one process.
 pub(super) async fn watch(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>) {
@@ -73,18 +77,21 @@ pub(super) async fn watch_cache(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>
             let started_at: Vec<_> = workers.iter().map(|worker| gateway.plugin().incarnation(&worker.id)).collect();
             let accounted: Vec<_> =
                 workers.iter().map(|worker| gateway.plugin().accounted_requests(&worker.id)).collect();
+            let asked = Instant::now();
             let found = probe::probe(gateway.client(), url).await;
+            // What an answer says that took long is of no one moment.
+            let is_prompt = asked.elapsed() <= PROMPT;
             let mut warns = false;
             for (worker, started_at) in workers.iter().zip(started_at) {
                 warns |= take(&gateway, worker, started_at, found.as_ref(), warned);
             }
             warned |= warns;
-            if found.is_some() {
+            if let Some(found) = found.filter(|_| is_prompt) {
                 sleep(REGISTERS_SETTLE).await;
-            }
-            for (worker, accounted) in workers.iter().zip(accounted) {
-                if let Some(requests) = found.as_ref().and_then(|found| found.of(worker.rank).requests) {
-                    gateway.plugin().worker_told(&worker.id, requests, accounted);
+                for (worker, accounted) in workers.iter().zip(accounted) {
+                    if let Some(requests) = found.of(worker.rank).requests {
+                        gateway.plugin().worker_told(&worker.id, requests, accounted);
+                    }
                 }
             }
         }
@@ -96,7 +103,9 @@ pub(super) async fn watch_cache(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>
 /// Until the next probe. What unheard gateways send is known from workers alone.
 fn pause(gateway: &Gateway) -> Duration {
     let pause = gateway.config().timeouts.probe_interval;
-    if gateway.plugin().unheard() > 0.0 { pause.min(PROBE_UNHEARD) } else { pause }
+    let plugin = gateway.plugin();
+    let wants = plugin.unheard() >= UNHEARD_PROBED && plugin.policy().uses_others_load();
+    if wants { pause.min(PROBE_UNHEARD) } else { pause }
 }
 
 /// What a probe found, for one of the ranks. `true` when the operator was warned about it.

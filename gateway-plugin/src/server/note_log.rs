@@ -35,7 +35,7 @@ impl Host for LoggingHost {
         self.inner.changed(change);
     }
 
-    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
+    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Option<Load>) {
         self.inner.load(life, worker, load);
     }
 
@@ -206,7 +206,7 @@ mod tests {
 
     impl Host for Silent {
         fn changed(&mut self, _: Change) {}
-        fn load(&mut self, _: LifeId, _: &WorkerId, _: Load) {}
+        fn load(&mut self, _: LifeId, _: &WorkerId, _: Option<Load>) {}
         fn note(&mut self, _: &Note) {}
         fn feed(&mut self, _: FeedOrder) {}
         fn publish(&mut self) -> Option<Duration> {

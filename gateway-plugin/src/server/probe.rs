@@ -127,6 +127,11 @@ fn count_of(line: &str, gauge: &str) -> Option<(Option<u16>, u32)> {
         None => ("", rest.strip_prefix(' ')?),
     };
     let value: f64 = value.split_whitespace().next()?.parse().ok()?;
+    // One count for all that compute a prompt together, not one for each part of a layer or of the layers.
+    let is_first = |name| label(labels, name).is_none_or(|rank| rank == "0");
+    if !is_first("tp_rank") || !is_first("pp_rank") {
+        return None;
+    }
     let rank = ["engine", "dp_rank"].iter().find_map(|name| label(labels, name)).and_then(|rank| rank.parse().ok());
     (value.is_finite() && value >= 0.0).then_some((rank, value as u32))
 }
@@ -199,6 +204,8 @@ mod tests {
         assert_eq!([None, Some(0), Some(1), Some(2)].map(|rank| told(&vllm, rank)), [Some(9), Some(7), Some(2), None]);
         let sglang = "sglang:num_running_reqs{dp_rank=\"0\"} 5.0\nsglang:num_queue_reqs{dp_rank=\"0\"} 6.0\n";
         assert_eq!([None, Some(0)].map(|rank| told(sglang, rank)), [Some(11), Some(11)]);
+        let sharded = "sglang:num_queue_reqs{tp_rank=\"0\",pp_rank=\"0\"} 6\nsglang:num_queue_reqs{tp_rank=\"1\",pp_rank=\"0\"} 6\n";
+        assert_eq!(told(sharded, None), Some(6), "one engine in two parts");
         assert_eq!(told("sglang:num_queue_reqs 7\n", None), Some(7), "without labels");
         assert_eq!(told("sglang:num_queue_reqs 7\n", Some(0)), None, "of which rank is not said");
         for damaged in ["vllm:num_requests_running", "vllm:num_requests_running{a=\"}", "vllm:num_requests_running NaN"]

@@ -65,7 +65,7 @@ impl Host for BreakingHost {
         self.inner.changed(change);
     }
 
-    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
+    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Option<Load>) {
         self.inner.load(life, worker, load);
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use covey_crdt::id::WorkerId;
 use covey_mesh::input::Local;
-use covey_mesh::status::{Phase, Status};
+use covey_mesh::status::{PeerStatus, Phase, Status};
 use covey_mesh::summary::Effect;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -34,7 +34,12 @@ pub(super) async fn film(gateway: Arc<Gateway>, reel: Arc<Reel>) {
         looks.tick().await;
         let status = gateway.mesh().status();
         let silent_ms = u64::try_from(gateway.mesh().silent_for().as_millis()).unwrap_or(u64::MAX);
-        gateway.plugin().set_unheard(unheard(&status));
+        let unheard = unheard(&status);
+        if unheard > 0.0 && gateway.plugin().unheard() == 0.0 {
+            // What others send from now on is known from workers alone.
+            gateway.workers().all().iter().for_each(|worker| worker.probe_wanted.notify_one());
+        }
+        gateway.plugin().set_unheard(unheard);
         let look = glance(&status, silent_ms);
         since += 1;
         if since < LOOKS_A_FRAME && look == seen {
@@ -59,14 +64,21 @@ pub(super) async fn film(gateway: Arc<Gateway>, reel: Arc<Reel>) {
 }
 
 /// The share of the other gateways that cannot be heard. By name, because one that began anew has another life; one that left
-/// is not missed.
+/// is not missed. All of them while those that should be there were never met.
 fn unheard(status: &Status) -> f64 {
+    if status.has_met_nobody {
+        return 1.0;
+    }
     let mut others: BTreeMap<&str, bool> = BTreeMap::new();
     for peer in status.peers.iter().filter(|peer| !peer.left && peer.name != status.name) {
-        *others.entry(&peer.name).or_default() |= peer.linked && peer.member != Some(false);
+        *others.entry(&peer.name).or_default() |= is_heard(peer);
     }
     let silent = others.values().filter(|is_heard| !**is_heard).count();
     silent as f64 / others.len().max(1) as f64
+}
+
+fn is_heard(peer: &PeerStatus) -> bool {
+    peer.linked && peer.member != Some(false) && peer.heard_ms.is_some_and(|ms| ms <= HEARD_MS_MAX)
 }
 
 /// What is worth a frame at once when it changes: who is there, how far, and whether they agree.
@@ -122,19 +134,27 @@ fn facts(gateway: &Gateway) -> BTreeMap<WorkerId, WorkerFacts> {
 
 #[cfg(test)]
 mod tests {
-    use covey_mesh::status::PeerStatus;
-
     use super::*;
 
     #[test]
     fn the_share_that_is_not_heard_goes_by_names_without_those_that_left() {
-        let peer = |name: &str, linked, left| PeerStatus { name: name.into(), linked, left, ..PeerStatus::default() };
+        let heard_ms = Some(HEARD_MS_MAX);
+        let peer = |name: &str, linked, left| PeerStatus {
+            name: name.into(),
+            linked,
+            left,
+            heard_ms,
+            ..PeerStatus::default()
+        };
         let share = |peers: Vec<PeerStatus>| unheard(&Status { name: "me".into(), peers, ..Status::default() });
         assert_eq!(share(Vec::new()), 0.0, "nobody was ever met");
         assert_eq!(share(vec![peer("a", true, false), peer("me", false, false)]), 0.0, "an earlier life of one's own");
         assert_eq!(share(vec![peer("a", false, false), peer("a", true, false), peer("b", false, true)]), 0.0);
         assert_eq!(share(vec![peer("a", false, false), peer("b", true, false)]), 0.5);
         assert_eq!(share(vec![PeerStatus { member: Some(false), ..peer("a", true, false) }]), 1.0);
+        let silent = PeerStatus { heard_ms: Some(HEARD_MS_MAX + 1), ..peer("a", true, false) };
+        assert_eq!(share(vec![silent, peer("b", true, false)]), 0.5, "linked as far as is known, and silent");
+        assert_eq!(unheard(&Status { has_met_nobody: true, ..Status::default() }), 1.0);
     }
 
     #[test]

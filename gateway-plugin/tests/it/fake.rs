@@ -46,6 +46,8 @@ pub(crate) struct FakeWorker {
     pub(crate) gate: Arc<Semaphore>,
     pub(crate) healthy: Arc<AtomicBool>,
     pub(crate) token: Arc<Mutex<String>>,
+    /// Requests that it says it has.
+    pub(crate) told: Arc<AtomicUsize>,
     script: Arc<Mutex<Script>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -69,6 +71,7 @@ impl FakeWorker {
             gate: Arc::new(Semaphore::new(0)),
             healthy: Arc::new(AtomicBool::new(true)),
             token: Arc::new(Mutex::new("1764400000.5".to_owned())),
+            told: Arc::default(),
             script: Arc::new(Mutex::new(Arc::new(script))),
             task: tokio::spawn(async {}),
         };
@@ -90,6 +93,7 @@ impl FakeWorker {
             gate: Arc::clone(&self.gate),
             healthy: Arc::clone(&self.healthy),
             token: Arc::clone(&self.token),
+            told: Arc::clone(&self.told),
             script: Arc::clone(&self.script),
         }
     }
@@ -122,6 +126,7 @@ struct Served {
     gate: Arc<Semaphore>,
     healthy: Arc<AtomicBool>,
     token: Arc<Mutex<String>>,
+    told: Arc<AtomicUsize>,
     script: Arc<Mutex<Script>>,
 }
 
@@ -133,7 +138,9 @@ async fn serve(worker: Served, mut stream: TcpStream) {
         "/health" => vec![reply("503 Unavailable", "text/plain", "")],
         "/metrics" => {
             let token = worker.token.lock().expect("not poisoned").clone();
-            vec![reply("200 OK", "text/plain", &format!("process_start_time_seconds {token}\n{CAPACITY}"))]
+            let told = worker.told.load(Ordering::SeqCst);
+            let page = format!("process_start_time_seconds {token}\n{CAPACITY}vllm:num_requests_waiting {told}\n");
+            vec![reply("200 OK", "text/plain", &page)]
         }
         _ => {
             worker.requests.lock().expect("not poisoned").push(request.clone());

@@ -1,5 +1,6 @@
 //! Gateway processes in one mesh, as `covey status` sees them.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -27,6 +28,17 @@ async fn place(process: &Process) {
     let url = format!("http://{}/v1/chat/completions", process.listen);
     let sent = client().post(url).body(ask(&"x".repeat(3_000), false).to_string()).send().await;
     assert_eq!(sent.expect("answered").status(), 200);
+}
+
+/// Why a prompt of its own went where it went.
+async fn reason(process: &Process, letter: &str) -> String {
+    let url = format!("http://{}/v1/chat/completions", process.listen);
+    let sent = client().post(url).body(ask(&letter.repeat(3_000), false).to_string()).send().await;
+    assert_eq!(sent.expect("answered").status(), 200);
+    let url = format!("http://{}/decisions?last=1", process.admin);
+    let text = client().get(url).send().await.expect("it answers").text().await.expect("a body");
+    let decisions: Value = serde_json::from_str(&text).expect("JSON");
+    decisions.pointer("/decisions/0/reason").and_then(Value::as_str).unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
 fn udp(process: &Process) -> String {
@@ -71,8 +83,20 @@ async fn status_tells_a_gateway_that_left_from_one_that_died() {
     // Once everybody who is present has closed its life, it is retired and not listed any more.
     assert!(lines.lines().filter(|line| line.starts_with("two ")).all(|line| line.contains(" left ")), "{lines}");
     assert!(lines.lines().any(|line| line.starts_with("three ") && line.contains(" clean ")), "{lines}");
+    assert_eq!(reason(&one, "a").await, "load", "everybody is heard");
     three.signal("KILL");
     until("three is missed", || verdict(&one).0 == Some(2)).await;
+    assert_eq!(reason(&one, "b").await, "load", "three is missed, and nobody sends what only it could have sent");
+    worker.told.store(9, Ordering::SeqCst);
+    let mut words = String::new();
+    for letter in ["c", "d", "e", "f", "g", "h", "i", "j", "k", "l"] {
+        words = reason(&one, letter).await;
+        if words == "home" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(words, "home", "three is there after all, as far as the worker says");
     let lines = text(&one);
     assert!(lines.contains("partitioned") && lines.contains("unreachable"), "{lines}");
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use covey_gateway_plugin::server::Fault;
 
 use crate::fake::{CAPACITY, FakeWorker, Step, chat_json, reply, until};
-use crate::gateway::{ask, gateway, gateway_at, header};
+use crate::gateway::{ask, gateway, gateway_at, header, secret};
 
 #[tokio::test]
 async fn a_dead_worker_costs_no_request_and_is_masked_at_once() {
@@ -97,4 +97,34 @@ async fn a_probe_reads_life_and_capacity() {
     assert_eq!((found.token.as_str(), found.capacity_tokens), ("1764400000.5", Some(120_000)), "{CAPACITY}");
     "1764499999.25".clone_into(&mut worker.token.lock().expect("not poisoned"));
     until("the new life is seen", || probed().is_some_and(|found| found.token == "1764499999.25")).await;
+}
+
+/// Clients that go round the gateways, or gateways that cannot be heard: the worker alone knows of them.
+#[tokio::test]
+async fn a_worker_that_is_busy_with_what_no_gateway_sent_is_left_alone() {
+    let busy = FakeWorker::start(|_| vec![chat_json("hi")]).await;
+    let other = FakeWorker::start(|_| vec![chat_json("hi")]).await;
+    busy.told.store(40, Ordering::SeqCst);
+    // The others of its mesh were never met.
+    let secret = secret();
+    let path = secret.path.to_str().expect("a path");
+    let mesh = ["--mesh", "on", "--mesh-name", "a", "--mesh-listen", "127.0.0.1:0", "--mesh-secret-file", path];
+    let flags = [&mesh[..], &["--mesh-seeds", "127.0.0.1:1"]].concat();
+    let gateway = gateway(&[&busy, &other], &flags).await;
+    let plugin = || gateway.running.gateway().plugin();
+    let id = gateway.running.gateway().workers().all()[0].id.clone();
+    until("it has told", || plugin().unseen_load(&id).requests == 40).await;
+    until("it knows that it is alone", || plugin().unheard() > 0.0 && !plugin().is_stale()).await;
+    for nth in 0..8 {
+        let prompt = format!("{nth} {}", "x".repeat(2_000));
+        assert_eq!(header(&gateway.chat(&ask(&prompt, false)).await, "x-covey-worker"), "w1");
+    }
+    busy.told.store(0, Ordering::SeqCst);
+    until("it is idle", || plugin().unseen_load(&id).requests == 0).await;
+    let mut seen = false;
+    for nth in 0..32 {
+        let prompt = format!("later {nth} {}", "x".repeat(2_000));
+        seen |= header(&gateway.chat(&ask(&prompt, false)).await, "x-covey-worker") == "w0";
+    }
+    assert!(seen, "it takes requests again");
 }

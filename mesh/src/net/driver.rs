@@ -18,16 +18,13 @@ use super::host::LiveHost;
 use super::links::Links;
 use super::mesh::{Ending, LifeState, Shared};
 use super::network::{Base, Network};
+use super::sampling::Sampling;
 use super::transport::CloseCode;
 use crate::input::{Input, Link, Load, Local, Member, MonoTime};
 use crate::node::Node;
 use crate::note::Note;
 use crate::output::{Output, Rebirth};
 
-/// How often this gateway's own load is sampled. Load knowledge does not tolerate much age.
-const SAMPLE_EVERY_MS: u64 = 10;
-/// The same while nothing is outstanding.
-const SAMPLE_IDLE_MS: u64 = 25;
 /// The status is published at least this often…
 const STATUS_EVERY_MS: u64 = 250;
 /// …and at most this often, however many turns there are: making it costs time in proportion to the peers.
@@ -91,7 +88,7 @@ struct Driver<'a> {
     members: BTreeSet<LifeId>,
     loads: BTreeMap<WorkerId, Load>,
     sampled: Vec<(WorkerId, Load)>,
-    sample_at: MonoTime,
+    sampling: Sampling,
     status_at: MonoTime,
     view_at: MonoTime,
     tick_at: MonoTime,
@@ -129,7 +126,7 @@ impl<'a> Driver<'a> {
             members: BTreeSet::new(),
             loads: BTreeMap::new(),
             sampled: Vec::new(),
-            sample_at: now,
+            sampling: Sampling::new(now),
             status_at: now,
             view_at: now,
             tick_at: now,
@@ -180,7 +177,8 @@ impl<'a> Driver<'a> {
         if !self.setup.shared.commands.is_empty() || !self.setup.shared.inspections.is_empty() {
             return MonoTime::default();
         }
-        let timers = [self.node.next_deadline(), self.publish_at, Some(self.sample_at), Some(self.status_at)];
+        let sample_at = self.sampling.next(&self.setup.shared.load_rests);
+        let timers = [self.node.next_deadline(), self.publish_at, Some(sample_at), Some(self.status_at)];
         timers.into_iter().flatten().min().unwrap_or(self.tick_at).min(self.tick_at)
     }
 
@@ -294,9 +292,10 @@ impl<'a> Driver<'a> {
 
     fn sample_load(&mut self) {
         let now = self.now();
-        if now < self.sample_at {
+        if self.setup.state.is_superseded() || !self.sampling.begin(now, &self.setup.shared.load_rests) {
             return;
         }
+        let mut has_changed = false;
         let mut sampled = std::mem::take(&mut self.sampled);
         self.host.sample_load(&mut sampled);
         for (worker, load) in sampled.drain(..) {
@@ -304,6 +303,7 @@ impl<'a> Driver<'a> {
             if before == load {
                 continue;
             }
+            has_changed = true;
             if load == Load::default() {
                 self.loads.remove(&worker);
             } else {
@@ -312,8 +312,7 @@ impl<'a> Driver<'a> {
             self.feed(Input::Local(Local::Load { worker, load }));
         }
         self.sampled = sampled;
-        let wait_ms = if self.loads.is_empty() { SAMPLE_IDLE_MS } else { SAMPLE_EVERY_MS };
-        self.sample_at = now.plus_ms(wait_ms);
+        self.sampling.ended(now, has_changed, &self.setup.shared.load_rests);
     }
 
     /// What happens four times a second whatever else does.

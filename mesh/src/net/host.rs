@@ -35,7 +35,7 @@ impl LiveHost {
         }
     }
 
-    pub(super) fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
+    pub(super) fn load(&mut self, life: LifeId, worker: &WorkerId, load: Option<Load>) {
         if let Some(host) = self.if_live() {
             host.load(life, worker, load);
         }

@@ -41,7 +41,7 @@ struct NoHost {
 
 impl Host for NoHost {
     fn changed(&mut self, _: Change) {}
-    fn load(&mut self, _: LifeId, _: &WorkerId, _: Load) {}
+    fn load(&mut self, _: LifeId, _: &WorkerId, _: Option<Load>) {}
     fn note(&mut self, _: &Note) {}
     fn feed(&mut self, _: FeedOrder) {}
     fn publish(&mut self) -> Option<Duration> {

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use super::ground::Ground;
 use super::inspect::Inspections;
 use super::metrics::{Counters, LinkSnapshot, NetSnapshot};
+use super::sampling::Rest;
 use crate::input::{Local, MonoTime};
 use crate::status::Status;
 use crate::summary::View;
@@ -87,8 +88,10 @@ pub(super) struct Shared {
     pub(super) ground: Arc<dyn Ground>,
     pub(super) commands: ArrayQueue<Local>,
     pub(super) inspections: Inspections,
-    /// Wakes the loop for commands and endings.
+    /// Wakes the loop for commands, endings and load that changed.
     pub(super) wake: Notify,
+    /// Whether the loop waits to be told of a change of load.
+    pub(super) load_rests: Rest,
     pub(super) current: ArcSwap<LifeState>,
     pub(super) counters: Counters,
     pub(super) watchdog: OnceLock<Thread>,
@@ -104,6 +107,7 @@ impl Shared {
             commands: ArrayQueue::new(COMMANDS_MAX),
             inspections: Inspections::default(),
             wake: Notify::new(),
+            load_rests: Rest::default(),
             current: ArcSwap::new(first),
             counters: Counters::default(),
             watchdog: OnceLock::new(),
@@ -204,6 +208,15 @@ impl Mesh {
     #[must_use]
     pub fn life(&self) -> LifeId {
         self.owner.shared.current.load().life
+    }
+
+    /// What this gateway has outstanding changed. Costs the calling request thread one atomic load, or, when load had not changed
+    /// for a while, waking the mesh thread. Optional: load is looked at ten times a second in any case.
+    pub fn load_changed(&self) {
+        let shared = &self.owner.shared;
+        if shared.load_rests.disturb() {
+            shared.wake.notify_one();
+        }
     }
 
     /// How long ago the mesh thread last finished a turn; the gateway calls its view stale past 1 s.

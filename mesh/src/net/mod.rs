@@ -27,6 +27,7 @@ mod plan;
 mod queue;
 #[cfg(test)]
 mod ring2;
+mod sampling;
 mod scan;
 mod secret;
 mod start;
@@ -83,8 +84,8 @@ impl std::fmt::Debug for NetConfig {
 pub trait Host {
     /// The replica changed.
     fn changed(&mut self, change: Change);
-    /// A gateway's load on a worker is now this (zero when it is not live any more).
-    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load);
+    /// A gateway's load on a worker is now this; `None` when it is not live any more.
+    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Option<Load>);
     /// The node observed something.
     fn note(&mut self, note: &Note);
     /// The node wants something of whoever reads engines' events.

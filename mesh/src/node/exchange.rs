@@ -342,7 +342,7 @@ impl Node {
         let changed = peer.loads.take(loads.version, loads.since, &loads.entries);
         if peer.live() {
             for (worker, load) in changed {
-                self.outbox.push_back(Output::Load { life: from, worker, load });
+                self.outbox.push_back(Output::Load { life: from, worker, load: Some(load) });
             }
         }
     }

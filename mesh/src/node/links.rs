@@ -6,7 +6,7 @@ use covey_crdt::id::LifeId;
 use covey_crdt::plant::{Plant, planted};
 
 use super::Node;
-use crate::input::{Link, Load, Member};
+use crate::input::{Link, Member};
 use crate::output::Output;
 
 impl Node {
@@ -71,8 +71,7 @@ impl Node {
         }
         let Some(peer) = self.peers.get(&life) else { return };
         for (worker, _) in peer.loads.all() {
-            let (worker, load) = (worker.clone(), Load::default());
-            self.outbox.push_back(Output::Load { life, worker, load });
+            self.outbox.push_back(Output::Load { life, worker: worker.clone(), load: None });
         }
     }
 
@@ -80,7 +79,7 @@ impl Node {
     pub(super) fn voice(&mut self, life: LifeId) {
         let Some(peer) = self.peers.get(&life) else { return };
         for (worker, load) in peer.loads.all() {
-            self.outbox.push_back(Output::Load { life, worker: worker.clone(), load });
+            self.outbox.push_back(Output::Load { life, worker: worker.clone(), load: Some(load) });
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const SECRET: [u8; 32] = [42; 32];
 pub(crate) struct Seen {
     pub(crate) lives: Mutex<Vec<LifeId>>,
     pub(crate) changes: Mutex<Vec<Change>>,
-    pub(crate) loads: Mutex<Vec<(LifeId, WorkerId, Load)>>,
+    pub(crate) loads: Mutex<Vec<(LifeId, WorkerId, Option<Load>)>>,
     pub(crate) notes: Mutex<Vec<Note>>,
     pub(crate) publishes: AtomicU64,
     pub(crate) load: Mutex<Vec<(WorkerId, Load)>>,
@@ -43,7 +43,7 @@ impl Host for TestHost {
         self.seen.changes.lock().expect("no panic inside").push(change);
     }
 
-    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Load) {
+    fn load(&mut self, life: LifeId, worker: &WorkerId, load: Option<Load>) {
         self.seen.loads.lock().expect("no panic inside").push((life, worker.clone(), load));
     }
 

@@ -54,7 +54,7 @@ pub struct EvalArgs {
     ])]
     pub arms: Vec<Arm>,
     /// Try a number of Covey's policy at several values, beside exact-p2c, in place of --arms: holders, samples, useful-share,
-    /// request-tokens, hope
+    /// uncached-weight, request-tokens, hope
     #[arg(long, value_name = "NAME=VALUES", conflicts_with_all = ["suite", "arms"])]
     pub sweep: Option<Sweep>,
     /// Runs of each arm, from --seed on; the table has means and 95 % confidence intervals

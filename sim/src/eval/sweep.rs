@@ -18,9 +18,11 @@ pub enum Knob {
     Samples,
     /// Share of the prompt that makes a holder useful
     UsefulShare,
+    /// What an uncached token of the prompt weighs against a queued one
+    UncachedWeight,
     /// Tokens that a running request weighs
     RequestTokens,
-    /// Share of a prompt that its home is hoped to hold, by gateways that hear nobody
+    /// Share of a prompt that its home is hoped to hold for each share of requests that is not seen, by gateways that hear nobody
     Hope,
 }
 
@@ -29,7 +31,9 @@ impl Knob {
     #[must_use]
     pub const fn arm(self) -> Arm {
         match self {
-            Self::Holders | Self::Samples | Self::UsefulShare | Self::RequestTokens => Arm::Covey,
+            Self::Holders | Self::Samples | Self::UsefulShare | Self::UncachedWeight | Self::RequestTokens => {
+                Arm::Covey
+            }
             Self::Hope => Arm::CoveyIsolated,
         }
     }
@@ -42,6 +46,7 @@ impl Knob {
             Self::Holders => tuning.holders = value as usize,
             Self::Samples => tuning.samples = value as usize,
             Self::UsefulShare => tuning.useful_share = value,
+            Self::UncachedWeight => tuning.uncached_weight = value,
             Self::RequestTokens => tuning.request_tokens = value as u64,
             Self::Hope => tuning.hope = value,
         }
@@ -78,7 +83,8 @@ impl FromStr for Sweep {
             format!("no number is called {knob:?}; choose one of: {}", names.join(", "))
         })?;
         let (min, max) = match knob {
-            Knob::UsefulShare | Knob::Hope => (0.0, 1.0),
+            Knob::UsefulShare => (0.0, 1.0),
+            Knob::Hope | Knob::UncachedWeight => (0.0, 64.0),
             Knob::Holders => (0.0, 64.0),
             // Without a sample a prompt that nobody holds could go nowhere.
             Knob::Samples => (1.0, 64.0),
@@ -107,9 +113,9 @@ mod tests {
         assert_eq!(Knob::Samples.tuned(4.0), Tuning { samples: 4, ..Tuning::default() });
         let wrong = |text: &str| text.parse::<Sweep>().expect_err("it is wrong");
         assert!(wrong("samples").contains("NAME=VALUE"));
-        assert!(wrong("sample=1").contains("holders, samples, useful-share, request-tokens, hope"));
+        assert!(wrong("sample=1").contains("holders, samples, useful-share, uncached-weight, request-tokens, hope"));
         assert!(
-            wrong("hope=2").contains("from 0 to 1")
+            wrong("useful-share=2").contains("from 0 to 1")
                 && wrong("samples=0").contains("from 1")
                 && wrong("samples=").contains("\"\"")
         );

@@ -123,7 +123,7 @@ pub struct RaceArgs {
     #[arg(long, default_value_t = 1_500)]
     pub think_ms: u64,
     /// Small requests through a gateway, and as many past it, that tell what it adds to the time to the first byte
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = 1_000)]
     pub added_requests: usize,
     /// Write the figures to this file, too
     #[arg(long, value_name = "FILE")]

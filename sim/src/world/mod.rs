@@ -407,6 +407,7 @@ impl World {
                     self.close(nth, peer);
                 }
                 Output::Load { life, worker, load } => {
+                    let load = load.unwrap_or_default();
                     if let Some(lookups) = &mut self.slots[nth].lookups {
                         lookups.load(life, &worker, load);
                     }

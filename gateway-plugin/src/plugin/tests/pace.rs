@@ -72,11 +72,36 @@ fn a_queue_that_another_gateway_filled_shrinks_by_what_is_computed_meanwhile() {
         let routed = plugin.route(&long_prompt(1), &Hints::default()).expect("both are usable");
         (routed.worker.clone(), routed.queued_tokens)
     };
-    feed.load(LifeId(9), &id("a"), Load { requests: 1, queued_tokens: 30_000 });
+    feed.load(LifeId(9), &id("a"), Some(Load { requests: 1, queued_tokens: 30_000 }));
     assert_eq!(feed.publish(), None);
     assert_eq!(chosen(), (id("b"), 0));
     now_us.store(6_000_001, Ordering::Relaxed);
-    feed.load(LifeId(9), &id("b"), Load { requests: 1, queued_tokens: 10_000 });
+    feed.load(LifeId(9), &id("b"), Some(Load { requests: 1, queued_tokens: 10_000 }));
     assert_eq!(feed.publish(), None);
     assert_eq!(chosen(), (id("a"), 6_000), "at 4,000 tokens a second, while no pace is known");
+}
+
+/// The queue of a gateway that died leaves its worker without having been computed: that is no pace.
+#[test]
+fn a_queue_that_went_with_its_gateway_says_nothing_of_how_fast_its_worker_is() {
+    let now_us = Arc::new(AtomicU64::new(1));
+    let read = Arc::clone(&now_us);
+    let clock = Clock::new(move || read.load(Ordering::Relaxed));
+    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock, ..PluginConfig::default() });
+    plugin.worker_seen(&id("a"));
+    let mut feed = plugin.feed(LifeId(1));
+    let mut queued_later = |after: Option<Load>| {
+        let began = now_us.load(Ordering::Relaxed);
+        feed.load(LifeId(9), &id("a"), Some(Load { requests: 9, queued_tokens: 900_000 }));
+        now_us.store(began + 1_000_000, Ordering::Relaxed);
+        feed.load(LifeId(9), &id("a"), after);
+        feed.load(LifeId(8), &id("a"), Some(Load { requests: 1, queued_tokens: 100_000 }));
+        now_us.store(began + 2_000_000, Ordering::Relaxed);
+        assert_eq!(feed.publish(), None);
+        let queued = plugin.route(&long_prompt(1), &Hints::default()).expect("it is usable").queued_tokens;
+        feed.load(LifeId(8), &id("a"), None);
+        queued
+    };
+    assert_eq!(queued_later(None), 96_000, "a careful guess of 4,000 tokens a second, as before");
+    assert_eq!(queued_later(Some(Load::default())), 0, "computed in a second, it is a fast one");
 }

@@ -29,12 +29,16 @@ fn what_workers_report_beyond_what_gateways_sent_is_queued_there_until_it_is_old
     assert_eq!(plugin.unseen_load(&busy), Load { requests: 3, queued_tokens: 6_000 }, "each like one's own");
     plugin.worker_told(&busy, 4, 3);
     assert_eq!(plugin.unseen_load(&busy).requests, 1, "more was accounted for when it was asked");
-    feed.load(LifeId(9), &busy, Load { requests: 3, queued_tokens: 10 });
+    feed.load(LifeId(9), &busy, Some(Load { requests: 3, queued_tokens: 10 }));
     assert_eq!(feed.publish(), None);
     plugin.worker_told(&busy, 4, 0);
     assert_eq!(plugin.unseen_load(&busy), Load::default(), "the others are another gateway's");
 
     plugin.worker_told(&other, 8, 0);
+    let whole = plugin.route(&prompt(9), &Hints::default()).expect("both are usable");
+    assert_eq!(whole.worker, other, "in a whole mesh it counts for nothing");
+    drop(whole);
+    plugin.set_unheard(0.5);
     let next = plugin.route(&prompt(2), &Hints::default()).expect("both are usable");
     assert_eq!((&next.worker, next.runners_up[0].queued_tokens), (&busy, 16_000));
     now_us.store(20_000_000, Ordering::Relaxed);

@@ -88,7 +88,7 @@ struct Listener {
 
 impl Host for Listener {
     fn changed(&mut self, _: Change) {}
-    fn load(&mut self, _: LifeId, _: &WorkerId, _: Load) {}
+    fn load(&mut self, _: LifeId, _: &WorkerId, _: Option<Load>) {}
     fn note(&mut self, note: &Note) {
         // A probe that comes a second time is no loss.
         if matches!(note, Note::Dropped { why } if *why != Drop::Incarnation) {

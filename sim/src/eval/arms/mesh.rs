@@ -58,6 +58,7 @@ enum What {
     Linked { is_up: bool },
     Apart,
     Replaced,
+    Unheard { gateway: usize, share: f64 },
     Batch { worker: usize, op: Box<StoredOp> },
 }
 
@@ -254,6 +255,7 @@ impl MeshRouter {
                 What::Linked { is_up } => self.link_first(is_up),
                 What::Apart => self.part(),
                 What::Replaced => self.replace_first(),
+                What::Unheard { gateway, share } => self.gateways[gateway].plugin.set_unheard(share),
                 What::Batch { worker, op } => self.ingested(worker, &op),
             }
         }

@@ -4,9 +4,12 @@
 
 use covey_mesh::input::{Input, Link, Member};
 
-use super::MeshRouter;
 use super::gateway::Gateway;
+use super::{MeshRouter, What};
 use crate::eval::arms::Setting;
+
+/// After so long a gateway that says nothing is taken to be unheard, in microseconds.
+const UNHEARD_US: u64 = 1_200_000;
 
 impl MeshRouter {
     /// Cuts the first gateway off, or joins it to the others again.
@@ -20,9 +23,10 @@ impl MeshRouter {
             }
         }
         let others = lives.len().saturating_sub(1).max(1) as f64;
-        for (nth, gateway) in self.gateways.iter().enumerate() {
-            let lost = if nth == 0 { 1.0 } else { 1.0 / others };
-            gateway.plugin.set_unheard(if is_up { 0.0 } else { lost });
+        let noticed_us = self.now_us + if is_up { 0 } else { UNHEARD_US };
+        for gateway in 0..self.gateways.len() {
+            let lost = if gateway == 0 { 1.0 } else { 1.0 / others };
+            self.at(noticed_us, What::Unheard { gateway, share: if is_up { 0.0 } else { lost } });
         }
     }
 

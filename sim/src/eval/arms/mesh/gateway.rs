@@ -19,7 +19,8 @@ use covey_mesh::output::{Class, FeedOrder, Output};
 
 use crate::eval::arms::{Decision, Setting};
 
-/// Load is looked at this often while there is some, as the driver of real gateways does, in microseconds.
+/// Load that changes is looked at this often, and at once when it changes after a while, as the driver of real gateways does, in
+/// microseconds.
 const SAMPLE_US: u64 = 10_000;
 /// Wall clock at the start of a run, in milliseconds.
 const WALL_MS: u64 = 1_700_000_000_000;
@@ -165,7 +166,8 @@ impl Gateway {
         if self.sample_at.is_some_and(|at_us| at_us > now_us) {
             return None;
         }
-        self.sample_at = Some((now_us / SAMPLE_US + 1) * SAMPLE_US);
+        let at_us = self.sample_at.map_or(now_us, |last_us| (last_us + SAMPLE_US).max(now_us + 1));
+        self.sample_at = Some(at_us);
         self.sample_at
     }
 
