@@ -254,7 +254,8 @@ pub struct LimitArgs {
     /// Pause between two health checks of a worker.
     #[arg(long, env = "COVEY_HEALTH_INTERVAL", default_value = "1s", value_parser = parse_duration, value_name = "TIME")]
     pub health_interval: Duration,
-    /// Pause between two probes of a worker's cache (its life and capacity).
+    /// Pause between two probes of a worker (its life, capacity and requests); 1s at most while half of the other gateways is not
+    /// heard.
     #[arg(long, env = "COVEY_PROBE_INTERVAL", default_value = "3s", value_parser = parse_duration, value_name = "TIME")]
     pub probe_interval: Duration,
     /// Largest request body, in bytes or with a unit (KiB, MiB).

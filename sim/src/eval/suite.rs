@@ -246,9 +246,11 @@ fn missed(rows: &[Row], cold: f64) -> Vec<String> {
     }
     for row in rows.iter().filter(|row| row.leg.harm == Some(Harm::Cold) && row.leg.arm.is_covey()) {
         let of = row.figures.troubled.unwrap_or_default();
-        if of.there < of.elsewhere - cold {
+        // Its first two seconds are a fourteenth of that.
+        let at_first = of.there_at_first.unwrap_or(0.0);
+        if of.there < of.elsewhere - cold || at_first < of.elsewhere - 3.0 * cold {
             missed.push(format!(
-                "{} {}: follow-up share {:.4} at the new gateway, {:.4} at the others",
+                "{} {}: follow-up share {:.4} at the new gateway ({at_first:.4} in the first 2 s), {:.4} at the others",
                 row.shape(),
                 row.leg.arm.name(),
                 of.there,
