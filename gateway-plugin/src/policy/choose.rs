@@ -12,6 +12,9 @@ use super::{Policy, Reason, Tuning};
 use crate::index::{Overlap, Step};
 use crate::load::WorkerNo;
 
+/// What no more workers hold than these belongs to one conversation, as far as can be told.
+const HOLDERS_FEW: usize = 2;
+
 /// The request, as far as a choice depends on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
@@ -186,6 +189,14 @@ impl<F: Fleet> Field<'_, F> {
         Some(Choice { chosen: self.scored(worker), reason, runners_up: Vec::new() })
     }
 
+    /// What the prompt's own uncached tokens weigh: more than queued ones where few hold as much of it as anybody does. A
+    /// conversation that moves is computed twice for nothing; a beginning that many share is worth having at one more worker.
+    fn uncached_weight(&self) -> f64 {
+        let deepest = self.query.overlap.and_then(|overlap| overlap.steps().first());
+        let is_rare = deepest.is_some_and(|step| self.is_useful(step.depth) && step.len() as usize <= HOLDERS_FEW);
+        if is_rare { self.query.tuning.uncached_weight } else { 1.0 }
+    }
+
     /// The home, and how many tokens of the prompt it may be hoped to hold; `None` when that is too little to look at.
     fn hoped(&self, home: Home) -> Option<(WorkerNo, u64)> {
         let Tuning { hope, useful_share, .. } = self.query.tuning;
@@ -218,9 +229,9 @@ impl<F: Fleet> Field<'_, F> {
         let requests = u64::from(own.requests) + u64::from(others.requests) + u64::from(unseen.requests);
         let queued = queued - self.fleet.computed_of(worker, queued).min(queued);
         let queued = queued.saturating_add(unseen.queued_tokens);
-        let Tuning { uncached_weight, request_tokens, .. } = self.query.tuning;
+        let request_tokens = self.query.tuning.request_tokens;
         let work = uncached.saturating_add(queued) as f64 * self.fleet.slowness(worker);
-        let work = (work + (uncached_weight - 1.0) * uncached as f64).max(0.0) as u64;
+        let work = (work + (self.uncached_weight() - 1.0) * uncached as f64).max(0.0) as u64;
         Scored { worker, depth, queued, score: work.saturating_add(requests * request_tokens) }
     }
 

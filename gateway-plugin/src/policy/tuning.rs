@@ -11,8 +11,8 @@ pub struct Tuning {
     pub samples: usize,
     /// A holder is useful when it saves at least this share of the prompt.
     pub useful_share: f64,
-    /// What a token of the prompt's own weighs in a score against one that is queued before it: what is computed again delays
-    /// whoever comes after, which a queue does not.
+    /// What an uncached token of the prompt's own weighs in a score against one that is queued before it, where few hold as much
+    /// of the prompt as anybody does: what is computed again delays whoever comes after, which a queue does not.
     pub uncached_weight: f64,
     /// What a running request weighs in a score, in tokens to be computed: small against a prompt, enough to spread decoding.
     pub request_tokens: u64,
