@@ -31,7 +31,8 @@ pub struct RunnerUp {
     pub predicted_tokens: u64,
     /// Tokens to be computed there before the prompt's own.
     pub queued_tokens: u64,
-    /// Its score: queued tokens and, times 1.5, the prompt's uncached ones, weighed by the worker's pace, running requests weighed in.
+    /// Its score: queued tokens and the prompt's uncached ones, weighed by the worker's pace and by how few hold the prompt, running
+    /// requests weighed in.
     /// Lower is better.
     pub score: u64,
 }

@@ -72,11 +72,8 @@ fn compared(out: &mut String, decision: &DecisionShown) {
         let row = format!("{:<10} {name:<width$}  {:>9}  {:>9}  {:>9}  {mark}", "", cells[0], cells[1], cells[2]);
         let _ = writeln!(out, "{}", row.trim_end());
     }
-    let _ = writeln!(
-        out,
-        "{:<10} in tokens; score: queue and one and a half times the prompt's uncached part, the lowest wins",
-        ""
-    );
+    let _ =
+        writeln!(out, "{:<10} in tokens; score: queue and uncached part of the prompt, weighed; the lowest wins", "");
 }
 
 fn because(decision: &DecisionShown) -> &'static str {

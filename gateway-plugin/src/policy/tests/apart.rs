@@ -19,7 +19,7 @@ fn gateways_apart_send_a_prompt_to_one_worker_whatever_chance_shows_them() {
     for word in 0..200 {
         let choice = choice(&fleet, None, 0.5, mix(word));
         assert_eq!((choice.chosen.worker, choice.reason, choice.chosen.depth), (home, Reason::Home, 0));
-        assert_eq!(choice.chosen.score, (6_400 - 6_399 / 2) * 3 / 2, "half of what can be held is hoped for");
+        assert_eq!(choice.chosen.score, 6_400 - 6_399 / 2, "half of what can be held is hoped for");
     }
 }
 
@@ -33,7 +33,7 @@ fn hope_is_worth_twice_the_share_that_is_not_seen_and_no_more() {
     assert_eq!(choice(&fleet, Some(&overlap), 0.9, 3).chosen.worker, home);
     let nothing_unseen = choice(&fleet, None, 0.05, 3);
     assert_ne!(nothing_unseen.reason, Reason::Home, "others that are not heard, and send nothing that anybody sees");
-    assert_eq!(choice(&fleet, None, 9.0, 3).chosen.score, 1, "a token and a half; never more than the prompt");
+    assert_eq!(choice(&fleet, None, 9.0, 3).chosen.score, 1, "never more than the prompt");
     fleet.others[home.0 as usize] = queued(50 * 64);
     assert_eq!(choice(&fleet, Some(&overlap), 0.9, 3).chosen.worker, holder, "hope is weighed against the queue");
 }

@@ -205,3 +205,19 @@ fn a_worker_at_half_the_pace_is_sent_less() {
     assert!(knowing + 0.1 < blind, "{knowing:.2} of the mean, {blind:.2} without its pace");
     assert!(waiting < 60_000, "nothing piles up: {waiting} tokens are queued in the end");
 }
+
+/// A conversation that moves is computed again for nothing; a beginning that many share is worth having at one more worker.
+#[test]
+fn what_few_hold_is_moved_later_than_what_many_hold() {
+    let mut fleet = Numbers::idle(12);
+    let many: Vec<u32> = (0..3).collect();
+    let chosen = |fleet: &Numbers, holders: &[u32]| {
+        let overlap = Overlap::of(&[(60, holders)]);
+        choose(Policy::Mesh, &query(Some(&overlap)), fleet, 5).expect("all are usable").chosen
+    };
+    let uncached = 40 * 64;
+    assert_eq!((chosen(&fleet, &many).score, chosen(&fleet, &many[..2]).score), (uncached, uncached * 3 / 2));
+    // More is queued at every holder than it saves, and less than one and a half times that.
+    (0..3).for_each(|holder| fleet.others[holder] = queued(75 * 64));
+    assert!(chosen(&fleet, &many[..2]).depth == 60 && chosen(&fleet, &many).depth == 0);
+}

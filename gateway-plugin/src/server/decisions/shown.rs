@@ -14,8 +14,8 @@ pub struct CandidateShown {
     pub predicted_tokens: u64,
     /// Tokens to be computed there before the prompt's own.
     pub queued_tokens: u64,
-    /// Queued tokens and, times 1.5, the prompt's uncached ones, weighed by the worker's pace, running requests weighed in; the lowest
-    /// wins.
+    /// Queued tokens and the prompt's uncached ones, weighed by the worker's pace and by how few hold the prompt, running requests
+    /// weighed in; the lowest wins.
     pub score: u64,
 }
 

@@ -54,7 +54,7 @@ compared   WORKER  PREDICTED     QUEUED      SCORE
            w1         11,264      1,200      2,104  chosen
            w0          4,096        300      8,372
            w3              0          0     12,040
-           in tokens; score: queue and one and a half times the prompt's uncached part, the lowest wins
+           in tokens; score: queue and uncached part of the prompt, weighed; the lowest wins
 ";
     assert_eq!(text(decision()), expected);
 }
