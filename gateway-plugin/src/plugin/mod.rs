@@ -56,6 +56,7 @@ pub use self::stats::PluginStats;
 pub use self::ticket::Ticket;
 pub use self::view::{VIEW_AGE_MAX, View};
 use crate::index::Reading;
+use crate::load::WorkerCell;
 use crate::policy::{Policy, Tuning, mix};
 
 /// How long after a worker told its load to wait until other gateways' registers are here, too.
@@ -186,11 +187,16 @@ impl Plugin {
     /// Requests that gateways have outstanding on the worker, as far as this one knows.
     #[must_use]
     pub fn accounted_requests(&self, worker: &WorkerId) -> u32 {
-        let reading = self.parts.index.load();
-        self.parts
-            .workers
-            .find(worker)
-            .map_or(0, |cell| cell.load().requests.saturating_add(reading.others(cell.no()).requests))
+        self.parts.workers.find(worker).map_or(0, |cell| self.accounted(&cell).requests)
+    }
+
+    /// What gateways have outstanding on the worker, as far as this one knows.
+    fn accounted(&self, cell: &WorkerCell) -> Load {
+        let (own, others) = (cell.load(), self.parts.index.load().others(cell.no()));
+        Load {
+            requests: own.requests.saturating_add(others.requests),
+            queued_tokens: own.queued_tokens.saturating_add(others.queued_tokens),
+        }
     }
 
     /// A worker told how many requests it has, waiting ones included. `accounted_before` is [`Self::accounted_requests`] as read
@@ -208,10 +214,8 @@ impl Plugin {
     #[must_use]
     pub fn unseen_load(&self, worker: &WorkerId) -> Load {
         let now_us = self.parts.clock.now_us();
-        self.parts.workers.find(worker).map_or_else(Load::default, |cell| {
-            let own = cell.load().queued_tokens;
-            cell.unseen(own.saturating_add(self.reading().others(cell.no()).queued_tokens), now_us)
-        })
+        let cell = self.parts.workers.find(worker);
+        cell.map_or_else(Load::default, |cell| cell.unseen(self.accounted(&cell).queued_tokens, now_us))
     }
 
     /// This gateway cannot reach the worker (`true`), or can again. Nobody else is told.

@@ -1,5 +1,6 @@
 //! The seam on a real node of a mesh of one: what is looked up, placed, counted and labelled. Named after the hazards.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +26,20 @@ fn id(name: &str) -> WorkerId {
 fn keyspace(block_units: u32) -> Arc<Keyspace> {
     let model = ModelName::new("m").expect("a name");
     Arc::new(Keyspace::new(model, Unit::Bytes, block_units, HashKey::ZERO.id()).expect("a block size"))
+}
+
+/// A prompt of 2,000 tokens that nobody holds.
+fn long_prompt(seed: u64) -> RequestKey {
+    let text: Vec<u8> = (0..1_000u64).flat_map(|n| (n + seed * 1_000).to_le_bytes()).collect();
+    key(&text)
+}
+
+/// A plugin with policy `mesh`, and its time in microseconds, which the test moves.
+fn on_a_clock() -> (Plugin, Arc<AtomicU64>) {
+    let now_us = Arc::new(AtomicU64::new(1));
+    let read = Arc::clone(&now_us);
+    let clock = Clock::new(move || read.load(Ordering::Relaxed));
+    (Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock, ..PluginConfig::default() }), now_us)
 }
 
 fn key(text: &[u8]) -> RequestKey {

@@ -93,7 +93,8 @@ pub struct Choice {
 pub fn choose(policy: Policy, query: &Query<'_>, fleet: &impl Fleet, word: u64) -> Option<Choice> {
     let breaks_ties = matches!(policy, Policy::Mesh | Policy::Local);
     let session = query.session.filter(|_| breaks_ties);
-    let mut field = Field { query, fleet, counts_others: policy != Policy::Local, session, home: None };
+    let counts_others = policy != Policy::Local;
+    let mut field = Field { query, fleet, counts_others, session, home: None, uncached_weight: uncached_weight(query) };
     field.home = query.home.filter(|_| policy == Policy::Mesh).and_then(|home| field.hoped(home));
     let mut chance = Chance(word);
     match policy {
@@ -106,6 +107,19 @@ pub fn choose(policy: Policy, query: &Query<'_>, fleet: &impl Fleet, word: u64) 
     }
 }
 
+/// What the prompt's own uncached tokens weigh: more than queued ones where few hold as much of it as anybody does. A
+/// conversation that moves is computed twice for nothing; a beginning that many share is worth having at one more worker.
+fn uncached_weight(query: &Query<'_>) -> f64 {
+    let deepest = query.overlap.and_then(|overlap| overlap.steps().first());
+    let is_rare = deepest.is_some_and(|step| is_useful(query, step.depth) && step.len() as usize <= HOLDERS_FEW);
+    if is_rare { query.tuning.uncached_weight } else { 1.0 }
+}
+
+fn is_useful(query: &Query<'_>, depth: u32) -> bool {
+    let saved = query.prompt.reusable_tokens(depth);
+    saved > 0 && saved as f64 >= query.tuning.useful_share * query.prompt.tokens() as f64
+}
+
 struct Field<'a, F> {
     query: &'a Query<'a>,
     fleet: &'a F,
@@ -114,6 +128,8 @@ struct Field<'a, F> {
     session: Option<u64>,
     /// The prompt's home, and how many of its tokens that may be hoped to hold.
     home: Option<(WorkerNo, u64)>,
+    /// What an uncached token of the prompt's own weighs against a queued one.
+    uncached_weight: f64,
 }
 
 impl<F: Fleet> Field<'_, F> {
@@ -121,7 +137,7 @@ impl<F: Fleet> Field<'_, F> {
         let Tuning { holders: holders_max, samples, .. } = self.query.tuning;
         let mut compared: Vec<Scored> = Vec::with_capacity(holders_max + samples);
         for step in self.query.overlap.map_or(&[][..], Overlap::steps) {
-            if compared.len() == holders_max || !self.is_useful(step.depth) {
+            if compared.len() == holders_max || !is_useful(self.query, step.depth) {
                 break;
             }
             // Of a prefix that many hold, any two: its holders are alike, so load decides among them.
@@ -189,14 +205,6 @@ impl<F: Fleet> Field<'_, F> {
         Some(Choice { chosen: self.scored(worker), reason, runners_up: Vec::new() })
     }
 
-    /// What the prompt's own uncached tokens weigh: more than queued ones where few hold as much of it as anybody does. A
-    /// conversation that moves is computed twice for nothing; a beginning that many share is worth having at one more worker.
-    fn uncached_weight(&self) -> f64 {
-        let deepest = self.query.overlap.and_then(|overlap| overlap.steps().first());
-        let is_rare = deepest.is_some_and(|step| self.is_useful(step.depth) && step.len() as usize <= HOLDERS_FEW);
-        if is_rare { self.query.tuning.uncached_weight } else { 1.0 }
-    }
-
     /// The home, and how many tokens of the prompt it may be hoped to hold; `None` when that is too little to look at.
     fn hoped(&self, home: Home) -> Option<(WorkerNo, u64)> {
         let Tuning { hope, useful_share, .. } = self.query.tuning;
@@ -213,11 +221,6 @@ impl<F: Fleet> Field<'_, F> {
         self.home.is_some_and(|(worker, hoped)| worker == chosen.worker && hoped > known)
     }
 
-    fn is_useful(&self, depth: u32) -> bool {
-        let saved = self.query.prompt.reusable_tokens(depth);
-        saved > 0 && saved as f64 >= self.query.tuning.useful_share * self.query.prompt.tokens() as f64
-    }
-
     fn scored(&self, worker: WorkerNo) -> Scored {
         let depth = self.query.overlap.map_or(0, |overlap| overlap.depth_of(worker));
         let own = self.fleet.own_load(worker);
@@ -231,7 +234,7 @@ impl<F: Fleet> Field<'_, F> {
         let queued = queued.saturating_add(unseen.queued_tokens);
         let request_tokens = self.query.tuning.request_tokens;
         let work = uncached.saturating_add(queued) as f64 * self.fleet.slowness(worker);
-        let work = (work + (self.uncached_weight() - 1.0) * uncached as f64).max(0.0) as u64;
+        let work = (work + (self.uncached_weight - 1.0) * uncached as f64).max(0.0) as u64;
         Scored { worker, depth, queued, score: work.saturating_add(requests * request_tokens) }
     }
 

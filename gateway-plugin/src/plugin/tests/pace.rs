@@ -8,12 +8,6 @@ use super::*;
 /// Between two requests, microseconds.
 const PAUSE_US: u64 = 20_000;
 
-/// A prompt of 2,000 tokens that nobody holds.
-fn long_prompt(seed: u64) -> RequestKey {
-    let text: Vec<u8> = (0..1_000u64).flat_map(|n| (n + seed * 1_000).to_le_bytes()).collect();
-    key(&text)
-}
-
 /// Requests that each worker gets of `count`, one every [`PAUSE_US`], when they compute so many tokens a second.
 fn arrived(plugin: &Plugin, now_us: &AtomicU64, pace: &[u64], count: u64) -> Vec<u64> {
     let mut queues: Vec<VecDeque<(Ticket, u64)>> = pace.iter().map(|_| VecDeque::new()).collect();
@@ -42,10 +36,7 @@ fn arrived(plugin: &Plugin, now_us: &AtomicU64, pace: &[u64], count: u64) -> Vec
 
 #[test]
 fn a_slower_worker_is_sent_less_by_the_pace_learned_of_it_and_more_again_when_it_is_fast() {
-    let now_us = Arc::new(AtomicU64::new(1));
-    let read = Arc::clone(&now_us);
-    let clock = Clock::new(move || read.load(Ordering::Relaxed));
-    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock, ..PluginConfig::default() });
+    let (plugin, now_us) = on_a_clock();
     ["a", "b", "c", "d"].iter().for_each(|name| plugin.worker_seen(&id(name)));
     let share = |pace: &[u64]| {
         arrived(&plugin, &now_us, pace, 2_000);
@@ -62,10 +53,7 @@ fn a_slower_worker_is_sent_less_by_the_pace_learned_of_it_and_more_again_when_it
 /// A long prompt of another gateway's is queued there until its answer begins, and mostly computed long before.
 #[test]
 fn a_queue_that_another_gateway_filled_shrinks_by_what_is_computed_meanwhile() {
-    let now_us = Arc::new(AtomicU64::new(1));
-    let read = Arc::clone(&now_us);
-    let clock = Clock::new(move || read.load(Ordering::Relaxed));
-    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock, ..PluginConfig::default() });
+    let (plugin, now_us) = on_a_clock();
     ["a", "b"].iter().for_each(|name| plugin.worker_seen(&id(name)));
     let mut feed = plugin.feed(LifeId(1));
     let chosen = || {
@@ -84,10 +72,7 @@ fn a_queue_that_another_gateway_filled_shrinks_by_what_is_computed_meanwhile() {
 /// The queue of a gateway that died leaves its worker without having been computed: that is no pace.
 #[test]
 fn a_queue_that_went_with_its_gateway_says_nothing_of_how_fast_its_worker_is() {
-    let now_us = Arc::new(AtomicU64::new(1));
-    let read = Arc::clone(&now_us);
-    let clock = Clock::new(move || read.load(Ordering::Relaxed));
-    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock, ..PluginConfig::default() });
+    let (plugin, now_us) = on_a_clock();
     plugin.worker_seen(&id("a"));
     let mut feed = plugin.feed(LifeId(1));
     let mut queued_later = |after: Option<Load>| {

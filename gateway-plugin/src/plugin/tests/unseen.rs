@@ -1,25 +1,16 @@
 //! Requests that workers report and no gateway accounts for.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::*;
 
-/// A prompt of 2,000 tokens that nobody holds.
-fn prompt(seed: u64) -> RequestKey {
-    let text: Vec<u8> = (0..1_000u64).flat_map(|n| (n + seed * 1_000).to_le_bytes()).collect();
-    key(&text)
-}
-
 #[test]
 fn what_workers_report_beyond_what_gateways_sent_is_queued_there_until_it_is_old() {
-    let now_us = Arc::new(AtomicU64::new(1));
-    let read = Arc::clone(&now_us);
-    let clock = Clock::new(move || read.load(Ordering::Relaxed));
-    let plugin = Plugin::new(&PluginConfig { policy: Policy::Mesh, seed: 3, clock, ..PluginConfig::default() });
+    let (plugin, now_us) = on_a_clock();
     let mut feed = plugin.feed(LifeId(1));
     ["a", "b"].iter().for_each(|name| plugin.worker_seen(&id(name)));
     let (a, b) = (id("a"), id("b"));
-    let first = plugin.route(&prompt(1), &Hints::default()).expect("both are usable");
+    let first = plugin.route(&long_prompt(1), &Hints::default()).expect("both are usable");
     let (busy, other) = if first.worker == a { (a, b) } else { (b, a) };
     assert_eq!(plugin.accounted_requests(&busy), 1);
 
@@ -35,13 +26,13 @@ fn what_workers_report_beyond_what_gateways_sent_is_queued_there_until_it_is_old
     assert_eq!(plugin.unseen_load(&busy), Load::default(), "the others are another gateway's");
 
     plugin.worker_told(&other, 8, 0);
-    let whole = plugin.route(&prompt(9), &Hints::default()).expect("both are usable");
+    let whole = plugin.route(&long_prompt(9), &Hints::default()).expect("both are usable");
     assert_eq!(whole.worker, other, "in a whole mesh it counts for nothing");
     drop(whole);
     plugin.set_unheard(0.5);
-    let next = plugin.route(&prompt(2), &Hints::default()).expect("both are usable");
+    let next = plugin.route(&long_prompt(2), &Hints::default()).expect("both are usable");
     assert_eq!((&next.worker, next.runners_up[0].queued_tokens), (&busy, 16_000));
     now_us.store(20_000_000, Ordering::Relaxed);
-    let later = plugin.route(&prompt(3), &Hints::default()).expect("both are usable");
+    let later = plugin.route(&long_prompt(3), &Hints::default()).expect("both are usable");
     assert_eq!((&later.worker, later.queued_tokens), (&other, 0), "it told nothing for too long");
 }
