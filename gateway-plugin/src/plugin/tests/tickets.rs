@@ -77,3 +77,29 @@ proptest! {
         prop_assert!(sampled.iter().all(|(_, load)| *load == Load::default()));
     }
 }
+
+/// Hazard: load that is told late, or told again for each part of an answer.
+#[test]
+fn load_is_told_when_a_request_is_sent_begins_to_be_answered_and_ends_and_not_for_each_part() {
+    struct Told(Arc<AtomicU64>);
+    impl Sink for Told {
+        fn submit(&self, _: Local) -> bool {
+            true
+        }
+
+        fn load_changed(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let (plugin, _) = on_a_clock();
+    let told: Arc<AtomicU64> = Arc::default();
+    plugin.connect(Told(Arc::clone(&told)));
+    plugin.worker_seen(&id("a"));
+    let key = long_prompt(1);
+    let mut ticket = plugin.route(&key, &Hints::default()).expect("it is usable").ticket;
+    assert_eq!(told.load(Ordering::Relaxed), 1, "sent");
+    (0..50).for_each(|_| plugin.answering(&mut ticket));
+    assert_eq!(told.load(Ordering::Relaxed), 2, "its answer began once");
+    plugin.ended(ticket, &key, &[], End::Completed);
+    assert_eq!(told.load(Ordering::Relaxed), 3, "over");
+}
